@@ -61,3 +61,157 @@ const (
 	// PatternMatchMs bounds the time one key may take against a pattern that backtracks without end.
 	PatternMatchMs = 50
 )
+
+// descriptor
+
+// HandshakeFrameBytes is the largest handshake frame by default, and HandshakeFrameBytesMax the most that
+// MC_HANDSHAKE_MAX_LENGTH may ask for: both are the bounds of the original, so that both sides refuse the same frames.
+const (
+	HandshakeFrameBytes    = 1 << 20
+	HandshakeFrameBytesMax = 128 << 20
+)
+
+// HandshakeReceiveMs is how long a handshake connection may take to send its one request and to take its answer. The
+// original waits as long, but lets everybody else wait with it.
+const HandshakeReceiveMs = 5000
+
+// HandshakeLingerMs is how long the server waits for the asker to close after the answer. Closing first would leave the
+// TIME_WAIT state on the server's side; waiting for ever would keep dead peers.
+const HandshakeLingerMs = 5000
+
+// HandshakeConns is how many handshakes are served at once. Each lasts a few milliseconds; more than this at once means
+// that peers are stuck, and further ones wait in the kernel's queue.
+const HandshakeConns = 1024
+
+// HandshakeConnectMs is how long an asker waits for the connection, as the original does (MC_HANDSHAKE_CONNECT_TIMEOUT).
+const HandshakeConnectMs = 5000
+
+// HandshakeReplyMs is how long an asker waits for the answer once connected: the original's server works on one
+// connection at a time and lets each hold it for 5 s, so one stuck peer in front of us must fit in.
+const HandshakeReplyMs = 12000
+
+// HandshakePortDefault is the port of an endpoint that names none.
+const HandshakePortDefault = 12001
+
+// segment
+
+// SegmentPortLow and SegmentPortHigh bound the ports a daemon chooses from: above the wheels' own ports (up to 17000),
+// below Linux's usual range for outgoing connections (from 32768).
+const (
+	SegmentPortLow  = 17001
+	SegmentPortHigh = 32767
+)
+
+// SegmentPortTries bounds the search for a free port; with a thousand daemons on a host the chance that so many random
+// picks are all taken is nil.
+const SegmentPortTries = 256
+
+// SegmentPortsFree is how many of the candidates the kernel's own range must leave, else that range is no rule but only
+// a warning: some images set it to 1024-65535.
+const SegmentPortsFree = 1000
+
+// SegmentsPerHost bounds the numbers tried for daemons without a name or port of their own.
+const SegmentsPerHost = 1024
+
+// SegmentLockTries bounds the race between a starting and a leaving daemon of one arena: each try is lost to another
+// daemon that removed its file in just that moment.
+const SegmentLockTries = 64
+
+// SegmentFileNameBytes leaves room in a file name (255 bytes) for prefix, number and suffix.
+const SegmentFileNameBytes = 180
+
+// SegmentNameBytes bounds a segment's name: it is part of keys and of every replica descriptor.
+const SegmentNameBytes = 255
+
+// SegmentStateBytes is the largest state file: what fits the seal page behind the arena, head excluded.
+const SegmentStateBytes = 4096 - 16
+
+// SegmentDefaultBytes is offered when no size is given: Miles' own default.
+const SegmentDefaultBytes = 8 << 30
+
+// SegmentBytesMax is the largest segment: masters of all releases refuse more than 1 TiB.
+const SegmentBytesMax = 1 << 40
+
+// SegmentBaseLow and SegmentBaseHigh bound the announced base: far above any small number that could be a mistake, and
+// inside the 47 bits of user addresses, so that an rdma region may carry it as its virtual address.
+const (
+	SegmentBaseLow  = 1 << 44
+	SegmentBaseHigh = 1 << 46
+)
+
+// SegmentSocketBytesMax bounds socket buffer and low-water flags; the kernel's own limits are lower.
+const SegmentSocketBytesMax = 1 << 30
+
+// SegmentRcvLowatBytes and SegmentSndBufBytes are the socket settings that measured best for large bodies.
+const (
+	SegmentRcvLowatBytes = 1 << 20
+	SegmentSndBufBytes   = 4 << 20
+)
+
+// SegmentPrefaultWorkers and SegmentPrefaultBytes: a few threads fill the memory bus, and pieces of 64 MiB keep each
+// system call under some 50 ms.
+const (
+	SegmentPrefaultWorkers = 4
+	SegmentPrefaultBytes   = 64 << 20
+)
+
+// SegmentResolveMs bounds the look-up of the own name at start.
+const SegmentResolveMs = 5000
+
+// SegmentDialMs and SegmentCallMs bound one attempt to reach the master and one call: a ping that takes longer than
+// this is lost anyway, and three of them fit into the ten seconds after which a master gives a client up.
+const (
+	SegmentDialMs = 3000
+	SegmentCallMs = 3000
+)
+
+// SegmentBackoffMinMs and SegmentBackoffMaxMs bound the pause between attempts to reach a master that is away: quick
+// enough to come back within its patience, slow enough that a thousand daemons do not hinder its start.
+const (
+	SegmentBackoffMinMs = 100
+	SegmentBackoffMaxMs = 2000
+)
+
+// SegmentLeaveMs bounds each step of leaving (unmount, metadata keys) when nobody answers.
+const SegmentLeaveMs = 2000
+
+// SegmentPublishMs bounds one publication of the metadata keys.
+const SegmentPublishMs = 5000
+
+// SegmentFetchBatch is how many tasks are asked for at a time, as the published clients do.
+const SegmentFetchBatch = 16
+
+// SegmentTaskWorkers copies run at once: enough to keep a link busy, few enough that they do not crowd out readers.
+// SegmentTaskWorkersMax bounds the flag.
+const (
+	SegmentTaskWorkers    = 4
+	SegmentTaskWorkersMax = 64
+)
+
+// SegmentTaskQueue is how many fetched tasks wait for a worker; no more are fetched than fit.
+const SegmentTaskQueue = 64
+
+// SegmentTaskPayloadBytes and SegmentTaskTargets bound a task's text and its targets: far above what a master sends,
+// which lists segment names of one object's replicas.
+const (
+	SegmentTaskPayloadBytes = 1 << 20
+	SegmentTaskTargets      = 1024
+)
+
+// SegmentTaskMs bounds one task from start to end. A master gives a task up after 300 s.
+const SegmentTaskMs = 240_000
+
+// SegmentHTTPConns, SegmentHTTPHeaderBytes and SegmentHTTPMs bound the daemon's HTTP port: probes and scrapers, small
+// requests, no bodies.
+const (
+	SegmentHTTPConns       = 256
+	SegmentHTTPHeaderBytes = 16 << 10
+	SegmentHTTPMs          = 10_000
+)
+
+// SegmentHandshakeConns and SegmentDataConns bound open connections. Each of several hundred clients keeps up to four
+// data connections open for ever; a handshake lasts milliseconds.
+const (
+	SegmentHandshakeConns = 1024
+	SegmentDataConns      = 65536
+)
