@@ -215,3 +215,20 @@ const (
 	SegmentHandshakeConns = 1024
 	SegmentDataConns      = 65536
 )
+
+// master: its HTTP ports and its tick.
+const (
+	// HTTPHeaderMs and HTTPIdleMs end HTTP connections that send no whole header, or nothing more.
+	HTTPHeaderMs = 10_000
+	HTTPIdleMs   = 120_000
+	// HTTPHeaderBytes holds the longest key that is asked for in a query, percent-encoded.
+	HTTPHeaderBytes = 1 << 20
+	// HTTPShutdownMs is how long requests under way may take when the daemon stops.
+	HTTPShutdownMs = 1000
+	// HTTPConnections bounds the connections of one HTTP port: scrapers, probes and the metadata traffic of clients,
+	// which keep one connection a thread.
+	HTTPConnections = 4096
+	// SweepMs is the tick on which silence is noticed and held replies end: far below the shortest time an operator
+	// can set (1 s), far above what wakes an idle machine.
+	SweepMs = 100
+)
