@@ -1,0 +1,172 @@
+package interop
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// Metadata says where segment descriptors are kept.
+type Metadata int
+
+// The three ways of a Transfer Engine to find a peer's descriptor.
+const (
+	PeerToPeer   Metadata = iota // asked from the peer itself
+	MasterHTTP                   // the master's HTTP metadata server
+	EtcdMetadata                 // etcd
+)
+
+// MasterOptions says how a master is started.
+type MasterOptions struct {
+	Release      Release  // zero is ours (or the rig's Against); else the wheel's own master
+	LeaseMs      int      // zero keeps the default
+	ClientTTLSec int      // zero keeps the default
+	V12Port      bool     // ours only: a port of its own for clients of 0.3.12
+	HTTPMetadata bool     // serve metadata over HTTP
+	Flags        []string // further flags
+	RPCPort      int      // zero takes a free one
+	AdminPort    int      // zero takes a free one
+}
+
+// Master is a running master.
+type Master struct {
+	*Process
+	RPC         string // host:port for clients
+	RPCv12      string // host:port for clients of 0.3.12, if asked for
+	Admin       string // host:port of the admin HTTP server
+	MetadataURL string // argument for clients and segments, if asked for
+}
+
+// StartMaster starts a master and waits until its ports answer.
+func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
+	ports, err := r.TakePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	if o.RPCPort != 0 {
+		ports[0] = o.RPCPort
+	}
+	if o.AdminPort != 0 {
+		ports[1] = o.AdminPort
+	}
+	m := &Master{RPC: local(ports[0]), Admin: local(ports[1])}
+	listens := []string{m.RPC, m.Admin}
+	args := []string{
+		"--rpc_address=127.0.0.1", "--rpc_port=" + strconv.Itoa(ports[0]), "--metrics_port=" + strconv.Itoa(ports[1]),
+	}
+	release := o.Release
+	if release == 0 {
+		release = r.Against
+	}
+	if release != R12 {
+		args = append(args, "--metrics_host=127.0.0.1")
+	}
+	if o.LeaseMs != 0 {
+		args = append(args, fmt.Sprintf("--default_kv_lease_ttl=%d", o.LeaseMs))
+	}
+	if o.ClientTTLSec != 0 {
+		args = append(args, fmt.Sprintf("--client_ttl=%d", o.ClientTTLSec))
+	}
+	if o.V12Port {
+		m.RPCv12 = local(ports[2])
+		listens = append(listens, m.RPCv12)
+		args = append(args, "--rpc_port_v12="+strconv.Itoa(ports[2]))
+	}
+	if o.HTTPMetadata {
+		m.MetadataURL = "http://" + local(ports[3]) + "/metadata"
+		listens = append(listens, local(ports[3]))
+		args = append(args, "--enable_http_metadata_server=true", "--http_metadata_server_host=127.0.0.1",
+			"--http_metadata_server_port="+strconv.Itoa(ports[3]))
+	}
+	cmd, name, err := r.masterCommand(release, append(args, o.Flags...))
+	if err != nil {
+		return nil, err
+	}
+	if m.Process, err = r.Start(name, cmd); err != nil {
+		return nil, err
+	}
+	return m, m.waitListening(startLimit, listens...)
+}
+
+func (r *Rig) masterCommand(release Release, args []string) (cmd *exec.Cmd, name string, err error) {
+	if release == 0 {
+		return exec.Command(r.MasterBinary, args...), "mooncake-master", nil
+	}
+	wheel, ok := OpenEnvironment(release)
+	if !ok {
+		return nil, "", fmt.Errorf("the wheel %s is not set up", release.Version())
+	}
+	return wheel.program("mooncake_master", args...), "mooncake_master " + release.Version(), nil
+}
+
+// SegmentOptions says how a segment daemon is started.
+type SegmentOptions struct {
+	Master    string
+	Metadata  string // empty is P2PHANDSHAKE
+	SizeBytes int64
+	HTTPPort  int      // zero takes a free one
+	Flags     []string // further flags, ours only
+}
+
+// Segment is a running segment daemon.
+type Segment struct {
+	*Process
+	HTTP string // host:port of its HTTP server; empty for the wheel's own
+}
+
+// StartSegment starts our segment daemon and waits until its HTTP server answers; the caller waits for the master to list it.
+func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
+	ports, err := r.TakePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	if o.HTTPPort != 0 {
+		ports[2] = o.HTTPPort
+	}
+	if o.Metadata == "" {
+		o.Metadata = "P2PHANDSHAKE"
+	}
+	args := []string{
+		"--master_server_address=" + o.Master, "--metadata_server=" + o.Metadata, "--protocol=tcp",
+		"--global_segment_size=" + strconv.FormatInt(o.SizeBytes, 10),
+	}
+	if r.Against != 0 {
+		return r.startWheelSegment(append(args, "--host=127.0.0.1", "--port="+strconv.Itoa(ports[0])))
+	}
+	args = append(args, "--local_hostname=127.0.0.1", "--http_port="+strconv.Itoa(ports[2]))
+	s := &Segment{HTTP: local(ports[2])}
+	if s.Process, err = r.Start("mooncake-segment", exec.Command(r.SegmentBinary, append(args, o.Flags...)...)); err != nil {
+		return nil, err
+	}
+	return s, s.waitListening(startLimit, s.HTTP)
+}
+
+// startWheelSegment runs the original's process of the same purpose.
+func (r *Rig) startWheelSegment(args []string) (*Segment, error) {
+	wheel, ok := OpenEnvironment(r.Against)
+	if !ok {
+		return nil, fmt.Errorf("the wheel %s is not set up", r.Against.Version())
+	}
+	p, err := r.Start("mooncake_client "+r.Against.Version(), wheel.program("mooncake_client", args...))
+	return &Segment{Process: p}, err
+}
+
+// StartEtcd runs Debian's etcd with one member and answers with its host:port.
+func (r *Rig) StartEtcd() (string, error) {
+	ports, err := r.TakePorts(2)
+	if err != nil {
+		return "", err
+	}
+	client, peer := "http://"+local(ports[0]), "http://"+local(ports[1])
+	p, err := r.Start("etcd", exec.Command("etcd", "--data-dir", filepath.Join(r.Dir, "etcd"), "--name", "one",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one="+peer))
+	if err != nil {
+		return "", err
+	}
+	return local(ports[0]), p.waitListening(startLimit, local(ports[0]))
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

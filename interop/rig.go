@@ -1,0 +1,169 @@
+package interop
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed testdata/*.py
+var scripts embed.FS
+
+// stopGrace is how long a daemon or client may take to leave; a wheel waits up to 10 s for a master that is gone.
+const stopGrace = 15 * time.Second
+
+// startLimit is how long a daemon may take until it listens, on a machine busy with other tests.
+const startLimit = 40 * time.Second
+
+// Rig starts processes and stops all of them at the end, in reverse order.
+type Rig struct {
+	// MasterBinary and SegmentBinary are our daemons. When Against is set the wheel's own take their place.
+	MasterBinary, SegmentBinary string
+	// Against replaces our daemons by those of a release, to see what the original does in a test.
+	Against Release
+	// Dir is a scratch folder.
+	Dir string
+
+	ports   Ports
+	mu      sync.Mutex // guards the two lists
+	procs   []*Process
+	clients []*Client
+}
+
+// NewRig makes a rig with a scratch folder of its own inside dir.
+func NewRig(dir string) (*Rig, error) {
+	scratch, err := os.MkdirTemp(dir, "rig-")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"worker.py", "rollout.py"} {
+		text, err := scripts.ReadFile("testdata/" + name)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(scratch, name), text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return &Rig{Dir: scratch}, nil
+}
+
+// BuildDaemons compiles our two daemons into dir; race adds the race detector.
+func BuildDaemons(ctx context.Context, dir string, race bool) (master, segment string, err error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", "", err
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/mooncake-master", "./cmd/mooncake-segment")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("go build: %w: %s", err, lastLines(out, 20))
+	}
+	return filepath.Join(dir, "mooncake-master"), filepath.Join(dir, "mooncake-segment"), nil
+}
+
+// Close stops every process of the rig: clients first, since they take their leave from the daemons.
+func (r *Rig) Close() error {
+	r.mu.Lock()
+	procs, clients := r.procs, r.clients
+	r.procs, r.clients = nil, nil
+	r.mu.Unlock()
+	var errs []error
+	var leaving sync.WaitGroup
+	for _, c := range clients {
+		leaving.Go(func() { _ = c.Close() }) // a test may have killed it on purpose
+	}
+	leaving.Wait()
+	for i := len(procs) - 1; i >= 0; i-- {
+		errs = append(errs, procs[i].Stop(stopGrace))
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
+}
+
+// Logs writes the end of every process's output, for a failed test.
+func (r *Rig) Logs(w io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.procs {
+		fmt.Fprintf(w, "--- %s (pid %d)\n%s\n", p.Name, p.Pid(), lastLines([]byte(p.Log()), 25))
+	}
+	for _, c := range r.clients {
+		fmt.Fprintf(w, "--- %s (pid %d)\n%s\n", c.proc.Name, c.Pid(), lastLines([]byte(c.Log()), 25))
+	}
+}
+
+// Start runs a program until Close.
+func (r *Rig) Start(name string, cmd *exec.Cmd) (*Process, error) {
+	p, err := startProcess(name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.procs = append(r.procs, p)
+	return p, nil
+}
+
+// TakePorts hands out n free ports.
+func (r *Rig) TakePorts(n int) ([]int, error) {
+	out := make([]int, n)
+	for i := range out {
+		port, err := r.ports.Take()
+		if err != nil {
+			return nil, err
+		}
+		out[i] = port
+	}
+	return out, nil
+}
+
+// StartClient starts a process with the wheel of a release; env adds NAME=value settings.
+func (r *Rig) StartClient(release Release, env ...string) (*Client, error) {
+	wheel, ok := OpenEnvironment(release)
+	if !ok {
+		return nil, fmt.Errorf("the wheel %s is not set up", release.Version())
+	}
+	c, err := startClient(wheel, filepath.Join(r.Dir, "worker.py"), env...)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients = append(r.clients, c)
+	return c, nil
+}
+
+// program is one of the wheel's own executables.
+func (e *Environment) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(e.Package, name), args...)
+	cmd.Env = e.environ()
+	return cmd
+}
+
+// environ is what wheels run with: their libraries found, everything on the loopback address, and none of the settings the
+// user may have made for a cluster of their own.
+func (e *Environment) environ(more ...string) []string {
+	var out []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "MC_") && !strings.HasPrefix(v, "MOONCAKE_") {
+			out = append(out, v)
+		}
+	}
+	out = append(out, "MC_TCP_BIND_ADDRESS=127.0.0.1", "PYTHONDONTWRITEBYTECODE=1")
+	if e.LibraryPath != "" {
+		out = append(out, "LD_LIBRARY_PATH="+e.LibraryPath)
+	}
+	return append(out, more...)
+}

@@ -1,0 +1,423 @@
+"""One client process of a test: JSON lines in, JSON lines out.
+
+A request is {"id": n, "op": name, ...}; the answer {"id": n, "ok": true, "value": ...} or {"id": n, "ok": false, "error": text}.
+Values of objects are never sent: both sides name them by (size, seed), and the worker compares.
+A key is a string, or {"b64": text} for bytes that are no text.
+The process ends in good order when its input ends.
+"""
+
+import base64
+import ctypes
+import importlib.metadata
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rollout  # noqa: E402
+
+# The native library may print: the answers go through a private copy of stdout, everything else to stderr.
+ANSWERS = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+os.dup2(2, 1)
+
+BUNDLE_PREFIX = "miles-object-store"
+
+STORES = {}
+OPS = {}
+
+
+def op(function):
+    OPS[function.__name__] = function
+    return function
+
+
+def blob(size, seed):
+    return np.random.Generator(np.random.PCG64(seed)).bytes(size)
+
+
+def key_of(k):
+    return base64.b64decode(k["b64"]) if isinstance(k, dict) else k
+
+
+def view(array):
+    return array.ctypes.data
+
+
+def config(wanted):
+    """A ReplicateConfig; `soft_pin` is spelled differently by the releases."""
+    if not wanted:
+        return None
+    from mooncake import store
+
+    c = store.ReplicateConfig()
+    for name, value in wanted.items():
+        if name != "soft_pin":
+            setattr(c, name, value)
+        elif hasattr(c, "with_soft_pin"):
+            c.with_soft_pin = bool(value)
+        else:
+            c.soft_pin_action = store.SoftPinAction.ENABLE if value else store.SoftPinAction.DISABLE
+    return c
+
+
+def with_config(arguments, wanted):
+    c = config(wanted)
+    return arguments if c is None else arguments + [c]
+
+
+def plain(value):
+    """What a store call returned, as JSON."""
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": len(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) or type(value).__module__ == "numpy":
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+@op
+def version(r):
+    names = [d.metadata["Name"] for d in importlib.metadata.distributions()]
+    wheel = next(n for n in names if n and n.startswith("mooncake-transfer-engine"))
+    return importlib.metadata.version(wheel)
+
+
+@op
+def setup(r):
+    from mooncake.store import MooncakeDistributedStore
+
+    st = MooncakeDistributedStore()
+    if r.get("positional"):
+        rc = st.setup(r["host"], r["metadata"], r["segment"], r["buffer"], r["protocol"], "", r["master"])
+    else:
+        rc = st.setup(
+            {
+                "local_hostname": r["host"],
+                "metadata_server": r["metadata"],
+                "global_segment_size": r["segment"],
+                "local_buffer_size": r["buffer"],
+                "protocol": r["protocol"],
+                "rdma_devices": "",
+                "master_server_addr": r["master"],
+            }
+        )
+    if rc == 0:
+        STORES[r["store"]] = st
+    return {"rc": rc, "hostname": st.get_hostname() if rc == 0 else ""}
+
+
+@op
+def close(r):
+    return STORES.pop(r["store"]).close()
+
+
+@op
+def call(r):
+    """Any method with JSON arguments."""
+    arguments = [key_of(a) if isinstance(a, dict) and "b64" in a else a for a in r["args"]]
+    return plain(getattr(STORES[r["store"]], r["method"])(*arguments))
+
+
+@op
+def put(r):
+    return STORES[r["store"]].put(*with_config([key_of(r["key"]), blob(r["size"], r["seed"])], r.get("config")))
+
+
+@op
+def upsert(r):
+    return STORES[r["store"]].upsert(*with_config([key_of(r["key"]), blob(r["size"], r["seed"])], r.get("config")))
+
+
+@op
+def get(r):
+    got = STORES[r["store"]].get(key_of(r["key"]))
+    return {"size": len(got), "same": got == blob(r["size"], r["seed"])}
+
+
+@op
+def timed(r):
+    """First calls matter to some tests: a setup and a get with nothing between them."""
+    answer = setup(r)
+    if answer["rc"]:
+        return {"size": -1, "same": False, "rc": answer["rc"]}
+    return get(r)
+
+
+@op
+def put_batch(r):
+    keys = [key_of(i["key"]) for i in r["items"]]
+    values = [blob(i["size"], i["seed"]) for i in r["items"]]
+    return STORES[r["store"]].put_batch(*with_config([keys, values], r.get("config")))
+
+
+@op
+def get_batch(r):
+    got = STORES[r["store"]].get_batch([key_of(i["key"]) for i in r["items"]])
+    return [{"size": len(g), "same": g == blob(i["size"], i["seed"])} for g, i in zip(got, r["items"], strict=True)]
+
+
+class Registered:
+    """Memory the transfer engine may read from and write to."""
+
+    def __init__(self, st, array):
+        self.st, self.array = st, array
+
+    def __enter__(self):
+        rc = self.st.register_buffer(view(self.array), self.array.nbytes)
+        if rc:
+            raise RuntimeError(f"register_buffer: {rc}")
+        return self.array
+
+    def __exit__(self, *_):
+        self.st.unregister_buffer(view(self.array))
+
+
+def spans(items, base):
+    out = []
+    for i in items:
+        out.append(base)
+        base += i["size"]
+    return out
+
+
+@op
+def put_from(r):
+    """Zero copy, as one batch; `upsert` replaces what is there."""
+    st, items = STORES[r["store"]], r["items"]
+    source = np.frombuffer(bytearray(b"".join(blob(i["size"], i["seed"]) for i in items)), np.uint8)
+    method = st.batch_upsert_from if r.get("upsert") else st.batch_put_from
+    with Registered(st, source):
+        keys = [key_of(i["key"]) for i in items]
+        start = time.perf_counter()
+        rcs = method(*with_config([keys, spans(items, view(source)), [i["size"] for i in items]], r.get("config")))
+        return {"rcs": list(rcs), "ms": (time.perf_counter() - start) * 1e3}
+
+
+@op
+def get_into(r):
+    """Zero copy, as one batch; reports what the client answered and whether the bytes are right."""
+    st, items = STORES[r["store"]], r["items"]
+    target = np.zeros(sum(i["size"] for i in items), np.uint8)
+    with Registered(st, target):
+        places = spans(items, view(target))
+        start = time.perf_counter()
+        got = list(st.batch_get_into([key_of(i["key"]) for i in items], places, [i["size"] for i in items]))
+        ms = (time.perf_counter() - start) * 1e3
+    out = []
+    for i, n, place in zip(items, got, places, strict=True):
+        at = place - view(target)
+        out.append({"size": n, "same": target[at : at + i["size"]].tobytes() == blob(i["size"], i["seed"])})
+    return {"items": out, "ms": ms}
+
+
+@op
+def put_parts(r):
+    value = blob(r["size"], r["seed"])
+    cuts = [0, *r["cuts"], r["size"]]
+    return STORES[r["store"]].put_parts(key_of(r["key"]), *[value[a:b] for a, b in zip(cuts, cuts[1:])])
+
+
+@op
+def get_ranges(r):
+    """Reads ranges [[offset, length], ...] of one object side by side into one buffer."""
+    st, ranges = STORES[r["store"]], r["ranges"]
+    target = np.zeros(max(1, sum(n for _, n in ranges)), np.uint8)
+    places, at = [], 0
+    for _, n in ranges:
+        places.append(at)
+        at += n
+    with Registered(st, target):
+        got = st.get_into_ranges(
+            [view(target)], [[key_of(r["key"])]], [[places]], [[[o for o, _ in ranges]]], [[[n for _, n in ranges]]]
+        )[0][0]
+    value = blob(r["size"], r["seed"])
+    same = all(target[p : p + n].tobytes() == value[o : o + n] for p, (o, n) in zip(places, ranges))
+    return {"sizes": list(got), "same": same}
+
+
+@op
+def replicas(r):
+    """Where the copies of an object lie."""
+    out = []
+    for d in STORES[r["store"]].get_replica_desc(key_of(r["key"])):
+        if d.is_memory_replica():
+            b = d.get_memory_descriptor().buffer_descriptor
+            out.append({"endpoint": b.transport_endpoint, "address": b.buffer_address, "size": b.size})
+    return out
+
+
+def in_threads(n, work):
+    """Runs work(i) in n threads and hands on the first exception."""
+    errors = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+
+
+@op
+def write_many(r):
+    st = STORES[r["store"]]
+    return [i["key"] for i in r["items"] if st.put(i["key"], blob(i["size"], i["seed"]))]
+
+
+@op
+def read_many(r):
+    """Random reads of known objects from several threads; reports the failures."""
+    st, items, lock, bad = STORES[r["store"]], r["items"], threading.Lock(), []
+    want = [blob(i["size"], i["seed"]) for i in items]
+    share = -(-r["reads"] // r["threads"])
+
+    def work(thread):
+        dice = random.Random(r["dice"] * 1000 + thread)
+        for _ in range(share):
+            n = dice.randrange(len(items))
+            got = st.get(items[n]["key"])
+            if got != want[n]:
+                with lock:
+                    bad.append(f"{items[n]['key']}: {len(got)} bytes instead of {len(want[n])}")
+
+    in_threads(r["threads"], work)
+    return {"reads": share * r["threads"], "failed": len(bad), "first": bad[:3]}
+
+
+@op
+def race_put(r):
+    """Several threads put one new key; the value must be one of theirs, whole."""
+    st, rcs = STORES[r["store"]], []
+    values = [blob(r["size"], seed) for seed in range(r["threads"])]
+    in_threads(r["threads"], lambda i: rcs.append(st.put(r["key"], values[i])))
+    return {"rcs": sorted(rcs), "whole": st.get(r["key"]) in values}
+
+
+def transfer(r):
+    from mooncake.structured_object_store import MooncakeBundleTransfer
+
+    return MooncakeBundleTransfer(STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
+
+
+@op
+def bundle_put(r):
+    from mooncake.structured_object_store import export_ref
+
+    data = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
+    more = {}
+    if r.get("chunk"):
+        more["chunk_bytes"] = r["chunk"]
+    if r.get("config"):
+        more["config"] = config(r["config"])
+    start = time.perf_counter()
+    ref = transfer(r).put(data, type="dict", namespace="miles", field_schemas=rollout.schemas(), **more)
+    ms = (time.perf_counter() - start) * 1e3
+    return {"handle": export_ref(ref), "bytes": rollout.ragged_bytes(data), "ms": ms}
+
+
+@op
+def bundle_get(r):
+    from mooncake.structured_object_store import import_ref
+
+    more = {}
+    if r.get("fields"):
+        more.update(fields=r["fields"], meta_info_keys=[])
+    rows = r.get("picked")
+    if rows:
+        more["rows"] = rows
+    t = transfer(r)
+    start = time.perf_counter()
+    got = t.get(import_ref(r["handle"]), type="dict", **more)
+    ms = (time.perf_counter() - start) * 1e3
+    want = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
+    if r.get("fields"):
+        want = {name: want[name] for name in r["fields"]}
+    if rows:
+        want = {name: [column[i] for i in rows] for name, column in want.items()}
+    diff = rollout.difference(got, want)
+    t.release_result(got)
+    del got
+    return {"diff": diff, "ms": ms}
+
+
+@op
+def bundle_clean(r):
+    from mooncake.structured_object_store import import_ref
+
+    transfer(r).cleanup_dataproto(import_ref(r["handle"]))
+    return True
+
+
+class DiesBeforeWrite:
+    """Passes everything on to the store, and kills the process before the n-th write."""
+
+    def __init__(self, st, after):
+        self.st, self.after = st, after
+
+    def __getattr__(self, name):
+        method = getattr(self.st, name)
+        if name not in ("put", "put_from", "batch_put_from"):
+            return method
+
+        def counted(*a, **k):
+            if self.after == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.after -= 1
+            return method(*a, **k)
+
+        return counted
+
+
+@op
+def bundle_die(r):
+    """Writes the first part of a bundle and is gone."""
+    st = STORES[r["store"]]
+    STORES[r["store"]] = DiesBeforeWrite(st, r["after"])
+    bundle_put(r)
+    return "survived"
+
+
+@op
+def open_descriptors(r):
+    return len(os.listdir("/proc/self/fd"))
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def main():
+    die_with_parent()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"id": request["id"], "ok": True, "value": OPS[request["op"]](request)}
+        except Exception as e:
+            where = traceback.format_exc(limit=-2)
+            answer = {"id": request["id"], "ok": False, "error": f"{type(e).__name__}: {e}", "trace": where}
+        ANSWERS.write(json.dumps(answer) + "\n")
+        ANSWERS.flush()
+    for st in STORES.values():
+        st.close()
+    # The native threads of the wheels do not always survive the interpreter's own way out.
+    os._exit(0)
+
+
+main()
