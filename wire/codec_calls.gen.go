@@ -60,7 +60,7 @@ func decodeBatchExistKeyRequest(body []byte, v Dialect, x *BatchExistKeyRequest)
 	*x = BatchExistKeyRequest{}
 	opened := pack.NewDecoder(body, callTable[CallBatchExistKey].request[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -91,7 +91,7 @@ func decodeBatchExistKeyReply(body []byte, v Dialect, x *BatchExistKeyReply) err
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchExistKey].reply[v])
 	d := &opened
-	if n1 := d.Len(2); n1 > 0 {
+	if n1 := d.Count(2); n1 > 0 {
 		s1 := make([]Exp[bool, ErrorCode], n1)
 		for i1 := range s1 {
 			if d.Bool() {
@@ -130,7 +130,7 @@ func decodeBatchQueryIpRequest(body []byte, v Dialect, x *BatchQueryIpRequest) e
 	*x = BatchQueryIpRequest{}
 	opened := pack.NewDecoder(body, callTable[CallBatchQueryIp].request[v])
 	d := &opened
-	if n1 := d.Len(16); n1 > 0 {
+	if n1 := d.Count(16); n1 > 0 {
 		s1 := make([]UUID, n1)
 		for i1 := range s1 {
 			s1[i1].Hi = d.U64()
@@ -162,12 +162,12 @@ func decodeBatchQueryIpReply(body []byte, v Dialect, x *BatchQueryIpReply) error
 	opened := pack.NewDecoder(body, callTable[CallBatchQueryIp].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(17); n1 > 0 {
+		if n1 := d.Count(17); n1 > 0 {
 			s1 := make([]MapEntry[UUID, []string], n1)
 			for i1 := range s1 {
 				s1[i1].Key.Hi = d.U64()
 				s1[i1].Key.Lo = d.U64()
-				if n2 := d.Len(1); n2 > 0 {
+				if n2 := d.Count(1); n2 > 0 {
 					s2 := make([]string, n2)
 					for i2 := range s2 {
 						s2[i2] = d.String()
@@ -215,7 +215,7 @@ func decodeBatchReplicaClearRequest(body []byte, v Dialect, x *BatchReplicaClear
 	d := &opened
 	switch v {
 	case V12, V13:
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -226,7 +226,7 @@ func decodeBatchReplicaClearRequest(body []byte, v Dialect, x *BatchReplicaClear
 		x.ClientID.Lo = d.U64()
 		x.SegmentName = d.String()
 	default:
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -276,7 +276,7 @@ func decodeBatchReplicaClearReply(body []byte, v Dialect, x *BatchReplicaClearRe
 	opened := pack.NewDecoder(body, callTable[CallBatchReplicaClear].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -339,11 +339,11 @@ func decodeGetReplicaListByRegexReply(body []byte, v Dialect, x *GetReplicaListB
 	switch v {
 	case V12:
 		if d.Bool() {
-			if n1 := d.Len(2); n1 > 0 {
+			if n1 := d.Count(2); n1 > 0 {
 				s1 := make([]MapEntry[string, []ReplicaDescriptor], n1)
 				for i1 := range s1 {
 					s1[i1].Key = d.String()
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor12(d, &s2[i2])
@@ -361,11 +361,11 @@ func decodeGetReplicaListByRegexReply(body []byte, v Dialect, x *GetReplicaListB
 		}
 	case V13:
 		if d.Bool() {
-			if n1 := d.Len(2); n1 > 0 {
+			if n1 := d.Count(2); n1 > 0 {
 				s1 := make([]MapEntry[string, []ReplicaDescriptor], n1)
 				for i1 := range s1 {
 					s1[i1].Key = d.String()
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor13(d, &s2[i2])
@@ -383,11 +383,11 @@ func decodeGetReplicaListByRegexReply(body []byte, v Dialect, x *GetReplicaListB
 		}
 	default:
 		if d.Bool() {
-			if n1 := d.Len(2); n1 > 0 {
+			if n1 := d.Count(2); n1 > 0 {
 				s1 := make([]MapEntry[string, []ReplicaDescriptor], n1)
 				for i1 := range s1 {
 					s1[i1].Key = d.String()
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor14(d, &s2[i2])
@@ -578,7 +578,7 @@ func decodeBatchGetReplicaListRequest(body []byte, v Dialect, x *BatchGetReplica
 	*x = BatchGetReplicaListRequest{}
 	opened := pack.NewDecoder(body, callTable[CallBatchGetReplicaList].request[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -611,7 +611,7 @@ func decodeBatchGetReplicaListReply(body []byte, v Dialect, x *BatchGetReplicaLi
 	d := &opened
 	switch v {
 	case V12:
-		if n1 := d.Len(5); n1 > 0 {
+		if n1 := d.Count(5); n1 > 0 {
 			s1 := make([]Exp[GetReplicaListResponse, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
@@ -626,7 +626,7 @@ func decodeBatchGetReplicaListReply(body []byte, v Dialect, x *BatchGetReplicaLi
 			(*x) = s1
 		}
 	case V13:
-		if n1 := d.Len(5); n1 > 0 {
+		if n1 := d.Count(5); n1 > 0 {
 			s1 := make([]Exp[GetReplicaListResponse, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
@@ -641,7 +641,7 @@ func decodeBatchGetReplicaListReply(body []byte, v Dialect, x *BatchGetReplicaLi
 			(*x) = s1
 		}
 	default:
-		if n1 := d.Len(5); n1 > 0 {
+		if n1 := d.Count(5); n1 > 0 {
 			s1 := make([]Exp[GetReplicaListResponse, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
@@ -781,7 +781,7 @@ func decodePutStartReply(body []byte, v Dialect, x *PutStartReply) error {
 	switch v {
 	case V12:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor12(d, &s1[i1])
@@ -796,7 +796,7 @@ func decodePutStartReply(body []byte, v Dialect, x *PutStartReply) error {
 		}
 	case V13:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor13(d, &s1[i1])
@@ -811,7 +811,7 @@ func decodePutStartReply(body []byte, v Dialect, x *PutStartReply) error {
 		}
 	default:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor14(d, &s1[i1])
@@ -1021,14 +1021,14 @@ func decodeBatchPutStartRequest(body []byte, v Dialect, x *BatchPutStartRequest)
 	case V12:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1040,14 +1040,14 @@ func decodeBatchPutStartRequest(body []byte, v Dialect, x *BatchPutStartRequest)
 	case V13:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1059,14 +1059,14 @@ func decodeBatchPutStartRequest(body []byte, v Dialect, x *BatchPutStartRequest)
 	default:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1139,11 +1139,11 @@ func decodeBatchPutStartReply(body []byte, v Dialect, x *BatchPutStartReply) err
 	d := &opened
 	switch v {
 	case V12:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor12(d, &s2[i2])
@@ -1160,11 +1160,11 @@ func decodeBatchPutStartReply(body []byte, v Dialect, x *BatchPutStartReply) err
 			(*x) = s1
 		}
 	case V13:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor13(d, &s2[i2])
@@ -1181,11 +1181,11 @@ func decodeBatchPutStartReply(body []byte, v Dialect, x *BatchPutStartReply) err
 			(*x) = s1
 		}
 	default:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor14(d, &s2[i2])
@@ -1283,7 +1283,7 @@ func decodeBatchPutEndRequest(body []byte, v Dialect, x *BatchPutEndRequest) err
 	case V12:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]ObjectMeta, n1)
 			for i1 := range s1 {
 				s1[i1].Key = d.String()
@@ -1295,7 +1295,7 @@ func decodeBatchPutEndRequest(body []byte, v Dialect, x *BatchPutEndRequest) err
 	default:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]ObjectMeta, n1)
 			for i1 := range s1 {
 				readObjectMeta(d, &s1[i1])
@@ -1343,7 +1343,7 @@ func decodeBatchPutEndReply(body []byte, v Dialect, x *BatchPutEndReply) error {
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchPutEnd].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -1381,7 +1381,7 @@ func decodeBatchPutRevokeRequest(body []byte, v Dialect, x *BatchPutRevokeReques
 	d := &opened
 	x.ClientID.Hi = d.U64()
 	x.ClientID.Lo = d.U64()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -1416,7 +1416,7 @@ func decodeBatchPutRevokeReply(body []byte, v Dialect, x *BatchPutRevokeReply) e
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchPutRevoke].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -1521,7 +1521,7 @@ func decodeUpsertStartReply(body []byte, v Dialect, x *UpsertStartReply) error {
 	switch v {
 	case V12:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor12(d, &s1[i1])
@@ -1536,7 +1536,7 @@ func decodeUpsertStartReply(body []byte, v Dialect, x *UpsertStartReply) error {
 		}
 	case V13:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor13(d, &s1[i1])
@@ -1551,7 +1551,7 @@ func decodeUpsertStartReply(body []byte, v Dialect, x *UpsertStartReply) error {
 		}
 	default:
 		if d.Bool() {
-			if n1 := d.Len(22); n1 > 0 {
+			if n1 := d.Count(22); n1 > 0 {
 				s1 := make([]ReplicaDescriptor, n1)
 				for i1 := range s1 {
 					readReplicaDescriptor14(d, &s1[i1])
@@ -1761,14 +1761,14 @@ func decodeBatchUpsertStartRequest(body []byte, v Dialect, x *BatchUpsertStartRe
 	case V12:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1780,14 +1780,14 @@ func decodeBatchUpsertStartRequest(body []byte, v Dialect, x *BatchUpsertStartRe
 	case V13:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1799,14 +1799,14 @@ func decodeBatchUpsertStartRequest(body []byte, v Dialect, x *BatchUpsertStartRe
 	default:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
 			}
 			x.Keys = s1
 		}
-		if n1 := d.Len(8); n1 > 0 {
+		if n1 := d.Count(8); n1 > 0 {
 			s1 := make([]uint64, n1)
 			for i1 := range s1 {
 				s1[i1] = d.U64()
@@ -1879,11 +1879,11 @@ func decodeBatchUpsertStartReply(body []byte, v Dialect, x *BatchUpsertStartRepl
 	d := &opened
 	switch v {
 	case V12:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor12(d, &s2[i2])
@@ -1900,11 +1900,11 @@ func decodeBatchUpsertStartReply(body []byte, v Dialect, x *BatchUpsertStartRepl
 			(*x) = s1
 		}
 	case V13:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor13(d, &s2[i2])
@@ -1921,11 +1921,11 @@ func decodeBatchUpsertStartReply(body []byte, v Dialect, x *BatchUpsertStartRepl
 			(*x) = s1
 		}
 	default:
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]Exp[[]ReplicaDescriptor, ErrorCode], n1)
 			for i1 := range s1 {
 				if d.Bool() {
-					if n2 := d.Len(22); n2 > 0 {
+					if n2 := d.Count(22); n2 > 0 {
 						s2 := make([]ReplicaDescriptor, n2)
 						for i2 := range s2 {
 							readReplicaDescriptor14(d, &s2[i2])
@@ -2023,7 +2023,7 @@ func decodeBatchUpsertEndRequest(body []byte, v Dialect, x *BatchUpsertEndReques
 	case V12:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]ObjectMeta, n1)
 			for i1 := range s1 {
 				s1[i1].Key = d.String()
@@ -2034,7 +2034,7 @@ func decodeBatchUpsertEndRequest(body []byte, v Dialect, x *BatchUpsertEndReques
 	default:
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
-		if n1 := d.Len(2); n1 > 0 {
+		if n1 := d.Count(2); n1 > 0 {
 			s1 := make([]ObjectMeta, n1)
 			for i1 := range s1 {
 				readObjectMeta(d, &s1[i1])
@@ -2079,7 +2079,7 @@ func decodeBatchUpsertEndReply(body []byte, v Dialect, x *BatchUpsertEndReply) e
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchUpsertEnd].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -2117,7 +2117,7 @@ func decodeBatchUpsertRevokeRequest(body []byte, v Dialect, x *BatchUpsertRevoke
 	d := &opened
 	x.ClientID.Hi = d.U64()
 	x.ClientID.Lo = d.U64()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -2150,7 +2150,7 @@ func decodeBatchUpsertRevokeReply(body []byte, v Dialect, x *BatchUpsertRevokeRe
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchUpsertRevoke].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -2332,7 +2332,7 @@ func decodeBatchRemoveRequest(body []byte, v Dialect, x *BatchRemoveRequest) err
 	*x = BatchRemoveRequest{}
 	opened := pack.NewDecoder(body, callTable[CallBatchRemove].request[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -2365,7 +2365,7 @@ func decodeBatchRemoveReply(body []byte, v Dialect, x *BatchRemoveReply) error {
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchRemove].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -2521,7 +2521,7 @@ func decodeReMountSegmentRequest(body []byte, v Dialect, x *ReMountSegmentReques
 	d := &opened
 	switch v {
 	case V12, V13:
-		if n1 := d.Len(36); n1 > 0 {
+		if n1 := d.Count(36); n1 > 0 {
 			s1 := make([]Segment, n1)
 			for i1 := range s1 {
 				readSegment12(d, &s1[i1])
@@ -2531,7 +2531,7 @@ func decodeReMountSegmentRequest(body []byte, v Dialect, x *ReMountSegmentReques
 		x.ClientID.Hi = d.U64()
 		x.ClientID.Lo = d.U64()
 	default:
-		if n1 := d.Len(36); n1 > 0 {
+		if n1 := d.Count(36); n1 > 0 {
 			s1 := make([]Segment, n1)
 			for i1 := range s1 {
 				readSegment14(d, &s1[i1])
@@ -2608,7 +2608,7 @@ func decodeReMountNoFSegmentRequest(body []byte, v Dialect, x *ReMountNoFSegment
 	*x = ReMountNoFSegmentRequest{}
 	opened := pack.NewDecoder(body, callTable[CallReMountNoFSegment].request[v])
 	d := &opened
-	if n1 := d.Len(34); n1 > 0 {
+	if n1 := d.Count(34); n1 > 0 {
 		s1 := make([]NoFSegment, n1)
 		for i1 := range s1 {
 			readNoFSegment(d, &s1[i1])
@@ -2840,7 +2840,7 @@ func decodeGetAllNoFSegmentsReply(body []byte, v Dialect, x *GetAllNoFSegmentsRe
 	opened := pack.NewDecoder(body, callTable[CallGetAllNoFSegments].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(34); n1 > 0 {
+		if n1 := d.Count(34); n1 > 0 {
 			s1 := make([]NoFSegment, n1)
 			for i1 := range s1 {
 				readNoFSegment(d, &s1[i1])
@@ -2899,7 +2899,7 @@ func decodeGetNoFSegmentsByNameReply(body []byte, v Dialect, x *GetNoFSegmentsBy
 	opened := pack.NewDecoder(body, callTable[CallGetNoFSegmentsByName].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(32); n1 > 0 {
+		if n1 := d.Count(32); n1 > 0 {
 			s1 := make([]NoFSegmentOwnerInfo, n1)
 			for i1 := range s1 {
 				readNoFSegmentOwnerInfo(d, &s1[i1])
@@ -3287,7 +3287,7 @@ func decodeOffloadObjectHeartbeatReply(body []byte, v Dialect, x *OffloadObjectH
 	opened := pack.NewDecoder(body, callTable[CallOffloadObjectHeartbeat].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(10); n1 > 0 {
+		if n1 := d.Count(10); n1 > 0 {
 			s1 := make([]OffloadTaskItem, n1)
 			for i1 := range s1 {
 				readOffloadTaskItem(d, &s1[i1])
@@ -3378,14 +3378,14 @@ func decodeNotifyOffloadSuccessRequest(body []byte, v Dialect, x *NotifyOffloadS
 	d := &opened
 	x.ClientID.Hi = d.U64()
 	x.ClientID.Lo = d.U64()
-	if n1 := d.Len(10); n1 > 0 {
+	if n1 := d.Count(10); n1 > 0 {
 		s1 := make([]OffloadTaskItem, n1)
 		for i1 := range s1 {
 			readOffloadTaskItem(d, &s1[i1])
 		}
 		x.Tasks = s1
 	}
-	if n1 := d.Len(33); n1 > 0 {
+	if n1 := d.Count(33); n1 > 0 {
 		s1 := make([]StorageObjectMetadata, n1)
 		for i1 := range s1 {
 			readStorageObjectMetadata(d, &s1[i1])
@@ -3470,7 +3470,7 @@ func decodePromotionObjectHeartbeatReply(body []byte, v Dialect, x *PromotionObj
 	opened := pack.NewDecoder(body, callTable[CallPromotionObjectHeartbeat].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(10); n1 > 0 {
+		if n1 := d.Count(10); n1 > 0 {
 			s1 := make([]PromotionTaskItem, n1)
 			for i1 := range s1 {
 				readPromotionTaskItem(d, &s1[i1])
@@ -3513,7 +3513,7 @@ func decodePromotionAllocStartRequest(body []byte, v Dialect, x *PromotionAllocS
 	x.Key = d.String()
 	x.TenantID = d.String()
 	x.Size = d.U64()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -3730,7 +3730,7 @@ func decodeCopyStartRequest(body []byte, v Dialect, x *CopyStartRequest) error {
 	x.Key = d.String()
 	x.TenantID = d.String()
 	x.Source = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -4207,7 +4207,7 @@ func decodeBatchEvictDiskReplicaRequest(body []byte, v Dialect, x *BatchEvictDis
 	d := &opened
 	x.ClientID.Hi = d.U64()
 	x.ClientID.Lo = d.U64()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -4242,7 +4242,7 @@ func decodeBatchEvictDiskReplicaReply(body []byte, v Dialect, x *BatchEvictDiskR
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchEvictDiskReplica].reply[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]Exp[Void, ErrorCode], n1)
 		for i1 := range s1 {
 			if !d.Bool() {
@@ -4332,7 +4332,7 @@ func decodeCreateCopyTaskRequest(body []byte, v Dialect, x *CreateCopyTaskReques
 	d := &opened
 	x.Key = d.String()
 	x.TenantID = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -4530,7 +4530,7 @@ func decodeFetchTasksReply(body []byte, v Dialect, x *FetchTasksReply) error {
 	opened := pack.NewDecoder(body, callTable[CallFetchTasks].reply[v])
 	d := &opened
 	if d.Bool() {
-		if n1 := d.Len(33); n1 > 0 {
+		if n1 := d.Count(33); n1 > 0 {
 			s1 := make([]TaskAssignment, n1)
 			for i1 := range s1 {
 				readTaskAssignment(d, &s1[i1])
@@ -4673,7 +4673,7 @@ func decodeDynamicReplicaCopyStartRequest(body []byte, v Dialect, x *DynamicRepl
 	x.Key = d.String()
 	x.TenantID = d.String()
 	x.Source = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -4946,7 +4946,7 @@ func decodeBatchGetReplicaListForAdminRequest(body []byte, v Dialect, x *BatchGe
 	*x = BatchGetReplicaListForAdminRequest{}
 	opened := pack.NewDecoder(body, callTable[CallBatchGetReplicaListForAdmin].request[v])
 	d := &opened
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -4977,7 +4977,7 @@ func decodeBatchGetReplicaListForAdminReply(body []byte, v Dialect, x *BatchGetR
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchGetReplicaListForAdmin].reply[v])
 	d := &opened
-	if n1 := d.Len(5); n1 > 0 {
+	if n1 := d.Count(5); n1 > 0 {
 		s1 := make([]Exp[GetReplicaListResponse, ErrorCode], n1)
 		for i1 := range s1 {
 			if d.Bool() {
@@ -5079,7 +5079,7 @@ func decodeBatchProbeKeyRequest(body []byte, v Dialect, x *BatchProbeKeyRequest)
 	opened := pack.NewDecoder(body, callTable[CallBatchProbeKey].request[v])
 	d := &opened
 	readGrantLeasePolicy(d, &x.Policy)
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -5111,7 +5111,7 @@ func decodeBatchProbeKeyReply(body []byte, v Dialect, x *BatchProbeKeyReply) err
 	*x = zero
 	opened := pack.NewDecoder(body, callTable[CallBatchProbeKey].reply[v])
 	d := &opened
-	if n1 := d.Len(2); n1 > 0 {
+	if n1 := d.Count(2); n1 > 0 {
 		s1 := make([]Exp[bool, ErrorCode], n1)
 		for i1 := range s1 {
 			if d.Bool() {

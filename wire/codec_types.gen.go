@@ -333,7 +333,7 @@ func readReplicateConfig12(d *pack.Decoder, x *ReplicateConfig) {
 	x.NofReplicaNum = d.U64()
 	softPinFrom12(x, d.Bool())
 	x.WithHardPin = d.Bool()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -341,7 +341,7 @@ func readReplicateConfig12(d *pack.Decoder, x *ReplicateConfig) {
 		x.PreferredSegments = s1
 	}
 	x.PreferredSegment = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -353,7 +353,7 @@ func readReplicateConfig12(d *pack.Decoder, x *ReplicateConfig) {
 	x.HostID = d.String()
 	if d.Bool() {
 		x.GroupIDs.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -398,7 +398,7 @@ func readReplicateConfig13(d *pack.Decoder, x *ReplicateConfig) {
 		x.SoftPinTTLMs.Value = d.U64()
 	}
 	x.WithHardPin = d.Bool()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -406,7 +406,7 @@ func readReplicateConfig13(d *pack.Decoder, x *ReplicateConfig) {
 		x.PreferredSegments = s1
 	}
 	x.PreferredSegment = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -418,7 +418,7 @@ func readReplicateConfig13(d *pack.Decoder, x *ReplicateConfig) {
 	x.HostID = d.String()
 	if d.Bool() {
 		x.GroupIDs.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -467,7 +467,7 @@ func readReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 		x.SoftPinTTLMs.Value = d.U64()
 	}
 	x.WithHardPin = d.Bool()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -475,7 +475,7 @@ func readReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 		x.PreferredSegments = s1
 	}
 	x.PreferredSegment = d.String()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -487,7 +487,7 @@ func readReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 	x.HostID = d.String()
 	if d.Bool() {
 		x.GroupIDs.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -529,7 +529,7 @@ func putReplicateConfig14(a *pack.Appender, x *ReplicateConfig) {
 func fillReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 	if d.More() && d.Bool() {
 		x.SessionIDs.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -539,7 +539,7 @@ func fillReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 	}
 	if d.More() && d.Bool() {
 		x.PreferredHcaNames.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -549,10 +549,10 @@ func fillReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 	}
 	if d.More() && d.Bool() {
 		x.PerKeyPreferredHcaNames.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([][]string, n1)
 			for i1 := range s1 {
-				if n2 := d.Len(1); n2 > 0 {
+				if n2 := d.Count(1); n2 > 0 {
 					s2 := make([]string, n2)
 					for i2 := range s2 {
 						s2[i2] = d.String()
@@ -565,7 +565,7 @@ func fillReplicateConfig14(d *pack.Decoder, x *ReplicateConfig) {
 	}
 	if d.More() && d.Bool() {
 		x.ResidencyAffinityIDs.Set = true
-		if n1 := d.Len(1); n1 > 0 {
+		if n1 := d.Count(1); n1 > 0 {
 			s1 := make([]string, n1)
 			for i1 := range s1 {
 				s1[i1] = d.String()
@@ -705,7 +705,7 @@ func putPingResponse(a *pack.Appender, x *PingResponse) {
 }
 
 func readGetReplicaListResponse12(d *pack.Decoder, x *GetReplicaListResponse) {
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor12(d, &s1[i1])
@@ -732,7 +732,7 @@ func putGetReplicaListResponse12(a *pack.Appender, x *GetReplicaListResponse) {
 }
 
 func readGetReplicaListResponse13(d *pack.Decoder, x *GetReplicaListResponse) {
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor13(d, &s1[i1])
@@ -758,7 +758,7 @@ func putGetReplicaListResponse13(a *pack.Appender, x *GetReplicaListResponse) {
 }
 
 func readGetReplicaListResponse14(d *pack.Decoder, x *GetReplicaListResponse) {
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor14(d, &s1[i1])
@@ -816,7 +816,7 @@ func putGetStorageConfigResponse(a *pack.Appender, x *GetStorageConfigResponse) 
 
 func readCopyStartResponse12(d *pack.Decoder, x *CopyStartResponse) {
 	readReplicaDescriptor12(d, &x.Source)
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor12(d, &s1[i1])
@@ -843,7 +843,7 @@ func putCopyStartResponse12(a *pack.Appender, x *CopyStartResponse) {
 
 func readCopyStartResponse13(d *pack.Decoder, x *CopyStartResponse) {
 	readReplicaDescriptor13(d, &x.Source)
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor13(d, &s1[i1])
@@ -862,7 +862,7 @@ func putCopyStartResponse13(a *pack.Appender, x *CopyStartResponse) {
 
 func readCopyStartResponse14(d *pack.Decoder, x *CopyStartResponse) {
 	readReplicaDescriptor14(d, &x.Source)
-	if n1 := d.Len(22); n1 > 0 {
+	if n1 := d.Count(22); n1 > 0 {
 		s1 := make([]ReplicaDescriptor, n1)
 		for i1 := range s1 {
 			readReplicaDescriptor14(d, &s1[i1])
@@ -1113,7 +1113,7 @@ func putDistributedFSDescriptor(a *pack.Appender, x *DistributedFSDescriptor) {
 
 func readSegmentLocality(d *pack.Decoder, x *SegmentLocality) {
 	x.NumaNode = d.I32()
-	if n1 := d.Len(1); n1 > 0 {
+	if n1 := d.Count(1); n1 > 0 {
 		s1 := make([]string, n1)
 		for i1 := range s1 {
 			s1[i1] = d.String()
@@ -1322,7 +1322,7 @@ func putListWeightRevisionsRequest(a *pack.Appender, x *ListWeightRevisionsReque
 }
 
 func readListWeightRevisionsResponse(d *pack.Decoder, x *ListWeightRevisionsResponse) {
-	if n1 := d.Len(76); n1 > 0 {
+	if n1 := d.Count(76); n1 > 0 {
 		s1 := make([]WeightRevisionView, n1)
 		for i1 := range s1 {
 			readWeightRevisionView(d, &s1[i1])

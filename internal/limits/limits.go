@@ -232,3 +232,122 @@ const (
 	// can set (1 s), far above what wakes an idle machine.
 	SweepMs = 100
 )
+
+// internal/etcdkv
+
+// EtcdCallMs bounds one get, put or delete: the original's metadata clients give up after three seconds as well.
+const EtcdCallMs = 3000
+
+// EtcdDialMs bounds one connection attempt; two must fit into a call, so that a second endpoint gets its turn.
+const EtcdDialMs = 1500
+
+// EtcdKeepaliveMs is the pause after which an idle connection is probed. etcd itself refuses probes more often than
+// every five seconds.
+const EtcdKeepaliveMs = 10000
+
+// EtcdEndpoints is how many endpoints a list may name: clusters have three to seven members.
+const EtcdEndpoints = 32
+
+// EtcdPortDefault is etcd's own client port.
+const EtcdPortDefault = 2379
+
+// catalog
+
+// CatalogShardBits gives 1,024 parts of the index: at ten million keys one part has 16,384 slots, which double in a tenth
+// of a millisecond.
+const CatalogShardBits = 10
+
+// CatalogUnitShardBits gives the index of groups 64 parts; a group has dozens of members, so there are fewer of them.
+const CatalogUnitShardBits = 6
+
+// CatalogSpareSpans is how many empty spans of records are kept back, so that a store which is filled and emptied in
+// rounds does not ask the system for memory in each.
+const CatalogSpareSpans = 16
+
+// KeyBytesMax is the longest key and the longest group name: a record has to fit into one span of 1 MiB. The longest key
+// seen from a published client has 70,000 bytes.
+const KeyBytesMax = 1<<20 - 512
+
+// ReplicasPerObjectMax bounds the copies of one object; a request for more gets as many as there are segments, up to it.
+const ReplicasPerObjectMax = 128
+
+// CatalogSegmentsMax bounds the segments mounted at once: a cluster has hundreds of nodes with a few segments each.
+const CatalogSegmentsMax = 1 << 16
+
+// CatalogSliceItems is how many records a sweep, a listing or an eviction treats before it lets others take the lock:
+// some 0.1 ms.
+const CatalogSliceItems = 256
+
+// EvictTries is how many of the oldest objects a put in need takes away on trial, oldest first, before it looks at the
+// whole of a segment for the best place: some 10 ms.
+const EvictTries = 2048
+
+// EvictRaces is how often a put looks for room again because one of its victims was read in the meantime. Each round
+// needs a reader that hits a window of microseconds.
+const EvictRaces = 8
+
+// AgeBucketMs is the step in which the eviction distinguishes ages. Finer steps would cost lists, coarser ones order.
+const AgeBucketMs = 128
+
+// SweepGapMs is the longest pause between two sweeps that is taken as ordinary. A longer one means that the master itself
+// stood still and heard no ping, so every client is given that time back.
+const SweepGapMs = 2000
+
+// wire/rpc
+
+const (
+	// RPCFrameBytes is the largest request, body and attachment together. The largest real ones are batches: a put of
+	// 100,000 keys of 100 bytes with its configuration is some 15 MB. The protocol itself would allow 4 GiB, and a real
+	// master waits for them.
+	RPCFrameBytes = 64 << 20
+	// RPCReplyFrameBytes is the largest reply our client takes: a list of ten million keys of 100 bytes.
+	RPCReplyFrameBytes = 1 << 30
+	// RPCConns is how many connections a master serves at once. A wheel's pool has up to 100 per process; an idle
+	// connection costs some 20 KiB and one descriptor.
+	RPCConns = 32768
+	// RPCBufferBytes is the read buffer of a connection at rest: 16 calls in flight of 200 bytes fit twice.
+	RPCBufferBytes = 8 << 10
+	// RPCKeepBytes is the largest buffer a connection keeps between requests, and how far an announced length is
+	// believed before its bytes arrive. Thousands of connections may be idle at this size.
+	RPCKeepBytes = 64 << 10
+	// RPCFlushBytes of replies are written although more requests of the same wake wait: a wake of tiny requests with
+	// large replies must not gather them all in memory.
+	RPCFlushBytes = 1 << 20
+	// RPCWriteBytes is how much of a reply has to be taken within one stall timeout.
+	RPCWriteBytes = 1 << 20
+	// RPCPendingBytes may wait for a peer that is slow to read its parked replies. A parked reply to a batch of 3,000
+	// keys is about 1 MB, and few are parked on one connection.
+	RPCPendingBytes = 16 << 20
+	// RPCHalfFrameMs is how long the rest of a frame may take. Wheels send a frame in one go and give a call up
+	// after 30 s.
+	RPCHalfFrameMs = 30_000
+	// RPCStallMs is how long a peer may take nothing of a reply before its connection is given up: twice the time
+	// after which a wheel has given up the call itself.
+	RPCStallMs = 60_000
+	// RPCShutdownMs is how long a stopping server lets requests in progress finish. Handlers take microseconds, long
+	// scans a second.
+	RPCShutdownMs = 2_000
+	// RPCAcceptPauseMinMs and RPCAcceptPauseMaxMs bound the pause after an accept that failed for lack of descriptors.
+	RPCAcceptPauseMinMs = 5
+	RPCAcceptPauseMaxMs = 1_000
+	// RPCClientCalls is how many calls of one client may be unanswered; a further one waits. A wheel allows 160 per
+	// connection.
+	RPCClientCalls = 1024
+	// RPCDialMs is how long a client tries to connect, as a wheel does.
+	RPCDialMs = 30_000
+)
+
+// wire/pack
+
+// WireItems is how many container elements one message may hold. The largest real messages are batches of some 100,000
+// keys; an empty string takes one byte on the wire and 16 in memory, so without a bound a frame of 64 MiB could ask for
+// 1 GiB.
+const WireItems = 4 << 20
+
+// internal/gflag
+const (
+	// FlagfileDepth bounds flag files that name flag files, so that a circle ends with a line instead of the stack.
+	FlagfileDepth = 16
+	// FlagfileBytes bounds one flag file; all flags of a daemon with long values are a few kilobytes.
+	FlagfileBytes = 1 << 20
+)

@@ -34,7 +34,7 @@ func (e *emitter) readContainer(n, rich *node, lhs string) {
 	for _, a := range n.args {
 		least += minBytes(a)
 	}
-	e.line("if %s := d.Len(%d); %s > 0 {", count, least, count)
+	e.line("if %s := d.Count(%d); %s > 0 {", count, least, count)
 	e.line("%s := make(%s, %s)", s, goType(rich), count)
 	e.line("for %s := range %s {", i, s)
 	if n.kind == kindMap {

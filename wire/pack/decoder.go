@@ -1,6 +1,10 @@
 package pack
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"mooncake/internal/limits"
+)
 
 // Decoder reads the data of one body. The first error stays; after it every read answers zero.
 type Decoder struct {
@@ -8,6 +12,7 @@ type Decoder struct {
 	pos   int
 	end   int // compatible fields exist only before this byte
 	at    int // where the first error happened
+	items int // container elements so far
 	width uint8
 	cause error
 }
@@ -105,9 +110,21 @@ func (d *Decoder) I64() int64 { return int64(d.U64()) }
 // Bool reads one byte; anything but 0 is true. Optionals and expected values start with one.
 func (d *Decoder) Bool() bool { return d.U8() != 0 }
 
-// Len reads the length of a container whose elements take at least minBytes each. A length that the rest of the body
-// cannot hold is an error, so callers may take memory for what they get.
-func (d *Decoder) Len(minBytes int) int {
+// Count reads the number of a container's elements, which take at least minBytes each on the wire. A number that the rest
+// of the body cannot hold is an error, so callers may take memory for what they get. Empty elements take more memory than
+// bytes, so a message is also refused whose containers have more than limits.WireItems elements together.
+func (d *Decoder) Count(minBytes int) int {
+	n := d.length(max(minBytes, 1))
+	if n > limits.WireItems-d.items {
+		d.Fail(ErrItems)
+		return 0
+	}
+	d.items += n
+	return n
+}
+
+// length reads a length in the message's width.
+func (d *Decoder) length(minBytes int) int {
 	var n uint64
 	switch d.width {
 	case 1:
@@ -128,7 +145,7 @@ func (d *Decoder) Len(minBytes int) int {
 
 // String reads a string and copies it. The two texts that nearly every message carries cost no memory.
 func (d *Decoder) String() string {
-	b := d.take(d.Len(1))
+	b := d.take(d.length(1))
 	switch string(b) {
 	case "":
 		return ""

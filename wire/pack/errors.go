@@ -13,6 +13,8 @@ var (
 	ErrHash = errors.New("unknown type hash")
 	// ErrLiteral: the hash is right but the type literal after it is not.
 	ErrLiteral = errors.New("the type literal does not match its hash")
+	// ErrItems: the containers of one message hold more elements than we take.
+	ErrItems = errors.New("too many elements in one message")
 	// ErrVariant: a variant's index names no alternative.
 	ErrVariant = errors.New("a variant has an unknown alternative")
 	// ErrNoError: an expected value says that it failed, with error 0.
