@@ -351,3 +351,30 @@ const (
 	// FlagfileBytes bounds one flag file; all flags of a daemon with long values are a few kilobytes.
 	FlagfileBytes = 1 << 20
 )
+
+// descriptor: metadata servers and look-up
+
+// MetadataConnectMs and MetadataCallMs bound the connection to an http metadata server and a whole call, as the
+// original's clients do.
+const (
+	MetadataConnectMs = 1500
+	MetadataCallMs    = 3000
+)
+
+// MetadataIdleConns and MetadataIdleMs bound the kept connections to an http metadata server: keys are written at start
+// and end and seldom between, so one connection for a minute does.
+const (
+	MetadataIdleConns = 2
+	MetadataIdleMs    = 60000
+)
+
+// MetadataValueBytes is the largest value taken from a metadata server: the largest descriptor that a handshake could
+// carry.
+const MetadataValueBytes = HandshakeFrameBytesMax
+
+// MetadataQuoteBytes is how much of a metadata server's complaint an error repeats.
+const MetadataQuoteBytes = 120
+
+// DescriptorCacheEntries is how many endpoints a process remembers. A cluster has at most a few thousand segments; an
+// entry takes some hundred bytes.
+const DescriptorCacheEntries = 4096

@@ -1,0 +1,7 @@
+package descriptor
+
+import (
+	"testing"
+)
+
+func TestX(t *testing.T) {}
