@@ -198,6 +198,9 @@ const (
 	SegmentTaskTargets      = 1024
 )
 
+// SegmentReportTries is how often the end of a task is told when the master does not answer.
+const SegmentReportTries = 3
+
 // SegmentTaskMs bounds one task from start to end. A master gives a task up after 300 s.
 const SegmentTaskMs = 240_000
 

@@ -37,3 +37,15 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	return time.Duration(count) * unit, nil
 }
+
+// ParseSeconds reads a whole number of seconds, as the master's flags that count seconds do.
+func ParseSeconds(text string) (time.Duration, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 0, 31)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number of seconds between 0 and %d", text, 1<<31-1)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// FormatSeconds prints what ParseSeconds reads.
+func FormatSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"mooncake/internal/units"
+	"mooncake/master"
+)
+
+// oldName is what the published binary is called; under it the admin port keeps the published default.
+const (
+	newName        = "mooncake-master"
+	oldName        = "mooncake_master"
+	oldMetricsPort = 9003
+)
+
+// options are the flags that are no settings of the daemon itself.
+type options struct {
+	checkConfig bool
+}
+
+// ttl is a duration flag in the spelling of the lease flags: a number with ms, s, m or h; a bare one is milliseconds.
+type ttl struct{ d *time.Duration }
+
+func (t ttl) String() string {
+	if t.d == nil {
+		return ""
+	}
+	return t.d.String()
+}
+
+func (t ttl) Set(text string) error {
+	d, err := units.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	*t.d = d
+	return nil
+}
+
+func (t ttl) Type() string { return "string" }
+
+// seconds is a duration flag that counts whole seconds.
+type seconds struct{ d *time.Duration }
+
+func (s seconds) String() string {
+	if s.d == nil {
+		return ""
+	}
+	return units.FormatSeconds(*s.d)
+}
+
+func (s seconds) Set(text string) error {
+	d, err := units.ParseSeconds(text)
+	if err != nil {
+		return err
+	}
+	*s.d = d
+	return nil
+}
+
+func (s seconds) Type() string { return "int64" }
+
+func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
+	fs.StringVar(&c.RPCAddress, "rpc_address", c.RPCAddress, "address the RPC port listens on")
+	fs.IntVar(&c.RPCPort, "rpc_port", c.RPCPort, "port for clients; 0 takes a free one")
+	fs.IntVar(&c.RPCPortV12, "rpc_port_v12", c.RPCPortV12, "second port, on which every client is taken for release 0.3.12; -1 = off")
+	fs.StringVar(&c.DefaultFamily, "rpc_default_family", c.DefaultFamily, "release assumed of a client that its calls do not tell: 12, 13 or 14")
+	fs.Var(seconds{&c.RPCIdle}, "rpc_conn_timeout_seconds", "seconds after which a silent client connection is closed; 0 = never")
+	fs.BoolVar(&c.RPCNoDelay, "rpc_enable_tcp_no_delay", c.RPCNoDelay, "send replies at once")
+	fs.StringVar(&c.IO, "io", c.IO, "how connections are read: raw, or std where raw is in doubt")
+	fs.StringVar(&c.MetricsHost, "metrics_host", c.MetricsHost, "address the admin HTTP server listens on")
+	fs.IntVar(&c.MetricsPort, "metrics_port", c.MetricsPort, "port of the admin HTTP server with /metrics; 0 takes a free one")
+	fs.BoolVar(&c.MetadataServer, "enable_http_metadata_server", c.MetadataServer, "run the HTTP metadata server")
+	fs.StringVar(&c.MetadataHost, "http_metadata_server_host", c.MetadataHost, "address the metadata server listens on")
+	fs.IntVar(&c.MetadataPort, "http_metadata_server_port", c.MetadataPort, "port of the metadata server; 0 takes a free one")
+	fs.Var(ttl{&c.LeaseTTL}, "default_kv_lease_ttl", "how long a read protects an object: ms, or a number with ms, s, m, h")
+	fs.Var(ttl{&c.SoftPinTTL}, "default_kv_soft_pin_ttl", "life of a soft pin whose put names none")
+	fs.Var(ttl{&c.MaxSoftPinTTL}, "max_kv_soft_pin_ttl", "longest life a put may name for its soft pin")
+	fs.BoolVar(&c.AllowEvictSoftPinned, "allow_evict_soft_pinned_objects", c.AllowEvictSoftPinned, "evict soft pinned objects when nothing else can go")
+	fs.Float64Var(&c.EvictionRatio, "eviction_ratio", c.EvictionRatio, "share of the pool freed once the watermark is passed")
+	fs.Float64Var(&c.HighWatermark, "eviction_high_watermark_ratio", c.HighWatermark, "used share of the pool that starts eviction")
+	fs.Var(seconds{&c.ClientTTL}, "client_ttl", "seconds of silence after which a client's segments are gone")
+	fs.Var(seconds{&c.PutDiscard}, "put_start_discard_timeout_sec", "age in seconds at which an unfinished put can be taken over")
+	fs.Var(seconds{&c.PutRelease}, "put_start_release_timeout_sec", "age in seconds at which the bytes of an unfinished put are free again")
+	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
+	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
+}

@@ -1,0 +1,165 @@
+package master
+
+import (
+	"mooncake/catalog"
+	"mooncake/wire"
+)
+
+// startFunc is PutStart or UpsertStart of the catalog, endFunc and revokeFunc their counterparts.
+type (
+	startFunc  func(catalog.Time, catalog.UUID, string, uint64, *catalog.PutOptions, []catalog.Replica) ([]catalog.Replica, error)
+	endFunc    func(catalog.Time, catalog.UUID, string, uint64, bool, int32) error
+	revokeFunc func(catalog.Time, catalog.UUID, string, int32) error
+)
+
+func (s *Service) registerPuts() {
+	c := s.cat
+	register(s, wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply) {
+		s.start(p, c.PutStart, q.ClientID, q.Key, q.Size, &q.Config, r)
+		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply) {
+		s.start(p, c.UpsertStart, q.ClientID, q.Key, q.Size, &q.Config, r)
+		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0) // the original counts upserts as puts
+	})
+	register(s, wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
+		s.families.bind(p, q.ClientID)
+		r.Err = s.end(c.PutEnd, q.ClientID, &q.Object, q.ReplicaType)
+		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.UpsertEnd, func(p *peerConn, q *wire.UpsertEndRequest, r *wire.UpsertEndReply) {
+		s.families.bind(p, q.ClientID)
+		r.Err = s.end(c.UpsertEnd, q.ClientID, &q.Object, q.ReplicaType)
+		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.PutRevoke, func(p *peerConn, q *wire.PutRevokeRequest, r *wire.PutRevokeReply) {
+		s.families.bind(p, q.ClientID)
+		r.Err = codeOf(c.PutRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
+		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.UpsertRevoke, func(p *peerConn, q *wire.UpsertRevokeRequest, r *wire.UpsertRevokeReply) {
+		s.families.bind(p, q.ClientID)
+		r.Err = codeOf(c.UpsertRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
+		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
+	})
+	s.registerPutBatches()
+}
+
+func (s *Service) registerPutBatches() {
+	c := s.cat
+	register(s, wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply) {
+		*r = s.startBatch(p, c.PutStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
+	})
+	register(s, wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply) {
+		*r = s.startBatch(p, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
+	})
+	register(s, wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
+		s.families.bind(p, q.ClientID)
+		*r = s.endBatch(c.PutEnd, q.ClientID, q.Objects, q.ReplicaType)
+	})
+	register(s, wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply) {
+		s.families.bind(p, q.ClientID)
+		*r = s.endBatch(c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll)
+	})
+	register(s, wire.BatchPutRevoke, func(p *peerConn, q *wire.BatchPutRevokeRequest, r *wire.BatchPutRevokeReply) {
+		s.families.bind(p, q.ClientID)
+		*r = s.revokeBatch(c.PutRevoke, q.ClientID, q.Keys, q.ReplicaType)
+	})
+	register(s, wire.BatchUpsertRevoke, func(p *peerConn, q *wire.BatchUpsertRevokeRequest, r *wire.BatchUpsertRevokeReply) {
+		s.families.bind(p, q.ClientID)
+		*r = s.revokeBatch(c.UpsertRevoke, q.ClientID, q.Keys, wire.ReplicaTypeAll)
+	})
+}
+
+// start runs one PutStart or UpsertStart.
+func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
+	s.families.bind(p, client)
+	group, ok := groupOf(cfg, 0, 1)
+	o, code := putOptions(cfg, group)
+	switch {
+	case code != 0:
+		r.Err = code
+		return
+	case !ok:
+		r.Err = wire.ErrInvalidParams
+		return
+	}
+	var buf [4]catalog.Replica
+	replicas, err := fn(s.clock.Now(), clientID(client), key, size, &o, buf[:0])
+	if err != nil {
+		r.Err = codeOf(err)
+		return
+	}
+	r.Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+}
+
+// startBatch runs the items of a batch one by one: they succeed or fail alone.
+func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys []string, sizes []uint64, cfg *wire.ReplicateConfig) []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode] {
+	s.families.bind(p, client)
+	out := make([]wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode], len(keys))
+	_, groups := groupOf(cfg, 0, max(len(keys), 1))
+	if len(keys) != len(sizes) || len(keys) > 0 && !groups {
+		for i := range out {
+			out[i].Err = wire.ErrInvalidParams
+		}
+		s.countBatch(wire.BatchPutStart.ID, len(out), len(out))
+		return out
+	}
+	failed := 0
+	var buf [4]catalog.Replica
+	for i := range keys {
+		group, _ := groupOf(cfg, i, len(keys))
+		o, code := putOptions(cfg, group)
+		if code == 0 {
+			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
+			if code = codeOf(err); code == 0 {
+				out[i].Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+				s.sameNode(cfg, replicas)
+			}
+		}
+		if out[i].Err = code; code != 0 {
+			failed++
+		}
+	}
+	s.countBatch(wire.BatchPutStart.ID, len(out), failed)
+	return out
+}
+
+// sameNode keeps a batch that asked for it on the segment its first object went to.
+func (s *Service) sameNode(cfg *wire.ReplicateConfig, replicas []catalog.Replica) {
+	if cfg.PreferAllocInSameNode && cfg.PreferredSegment == "" && len(replicas) > 0 {
+		cfg.PreferredSegment = replicas[len(replicas)-1].Segment.Name
+	}
+}
+
+func (s *Service) end(fn endFunc, client wire.UUID, o *wire.ObjectMeta, t wire.ReplicaType) wire.ErrorCode {
+	return codeOf(fn(s.clock.Now(), clientID(client), o.Key, o.ObjectChecksum.Value, o.ObjectChecksum.Set, int32(t)))
+}
+
+func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMeta, t wire.ReplicaType) []wire.Exp[wire.Void, wire.ErrorCode] {
+	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(objects))
+	failed := 0
+	for i := range objects {
+		if out[i].Err = s.end(fn, client, &objects[i], t); out[i].Err != 0 {
+			failed++
+		}
+	}
+	s.countBatch(wire.BatchPutEnd.ID, len(out), failed)
+	return out
+}
+
+func (s *Service) revokeBatch(fn revokeFunc, client wire.UUID, keys []string, t wire.ReplicaType) []wire.Exp[wire.Void, wire.ErrorCode] {
+	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(keys))
+	failed := 0
+	for i, key := range keys {
+		if out[i].Err = codeOf(fn(s.clock.Now(), clientID(client), key, int32(t))); out[i].Err != 0 {
+			failed++
+		}
+	}
+	s.countBatch(wire.BatchPutRevoke.ID, len(out), failed)
+	return out
+}
+
+func (s *Service) countBatch(id wire.CallID, items, failed int) {
+	s.calls.CountBatch(id.Name(), items, failed)
+}

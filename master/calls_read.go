@@ -1,0 +1,71 @@
+package master
+
+import (
+	"mooncake/catalog"
+	"mooncake/wire"
+)
+
+func (s *Service) registerReads() {
+	register(s, wire.ExistKey, func(_ *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
+		r.Value = s.cat.Exist(s.clock.Now(), q.Key)
+		s.calls.Count(wire.ExistKey.ID.Name(), false)
+	})
+	register(s, wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply) {
+		out := make([]wire.Exp[bool, wire.ErrorCode], len(q.Keys))
+		now := s.clock.Now()
+		for i, key := range q.Keys {
+			out[i].Value = s.cat.Exist(now, key)
+		}
+		*r = out
+		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
+	})
+	register(s, wire.GetReplicaList, func(_ *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
+		s.get(s.clock.Now(), q.Key, r)
+		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.BatchGetReplicaList, func(_ *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
+		out := make([]wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], len(q.Keys))
+		now := s.clock.Now()
+		failed := 0
+		for i, key := range q.Keys {
+			if s.get(now, key, &out[i]); out[i].Err != 0 {
+				failed++
+			}
+		}
+		*r = out
+		s.countBatch(wire.BatchGetReplicaList.ID, len(out), failed)
+	})
+	register(s, wire.GetReplicaListByRegex, func(_ *peerConn, q *wire.GetReplicaListByRegexRequest, r *wire.GetReplicaListByRegexReply) {
+		r.Value, r.Err = s.getMatching(q.Regex)
+		s.calls.Count(wire.GetReplicaListByRegex.ID.Name(), r.Err != 0)
+	})
+}
+
+// get answers the replica list of one key and grants the lease that goes with it.
+func (s *Service) get(now catalog.Time, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
+	var buf [4]catalog.Replica
+	o, replicas, err := s.cat.Get(now, key, buf[:0])
+	if err != nil {
+		r.Err = codeOf(err)
+		return
+	}
+	r.Value.Replicas = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	r.Value.LeaseTTLMs = uint64(o.LeaseMs)
+	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}
+	r.Value.ResolvedTenantID = wire.Opt[string]{Set: true, Value: defaultTenant}
+}
+
+// defaultTenant is the tenant of every key as long as tenants are not told apart.
+const defaultTenant = "default"
+
+func (s *Service) getMatching(pattern string) ([]wire.MapEntry[string, []wire.ReplicaDescriptor], wire.ErrorCode) {
+	match, err := compilePattern(pattern)
+	if err != nil {
+		return nil, wire.ErrInvalidParams
+	}
+	var out []wire.MapEntry[string, []wire.ReplicaDescriptor]
+	for key, replicas := range s.cat.FindMatching(s.clock.Now(), match) {
+		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: key, Value: replicasOut(nil, replicas)})
+	}
+	return out, 0
+}

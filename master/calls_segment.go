@@ -1,0 +1,113 @@
+package master
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/catalog"
+	"mooncake/internal/hostport"
+	"mooncake/wire"
+)
+
+func (s *Service) registerSegments() {
+	register(s, wire.MountSegment, func(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
+		s.mount(p, q, r)
+		s.calls.Count(wire.MountSegment.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.ReMountSegment, func(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
+		s.remount(p, q, r)
+		s.calls.Count(wire.ReMountSegment.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.UnmountSegment, func(p *peerConn, q *wire.UnmountSegmentRequest, r *wire.UnmountSegmentReply) {
+		s.families.bind(p, q.ClientID)
+		gone, err := s.cat.UnmountSegment(s.clock.Now(), clientID(q.SegmentID), clientID(q.ClientID))
+		r.Err = codeOf(err)
+		for _, g := range gone {
+			s.log.Info("segment unmounted", zap.String("segment", g.Name), zap.String("client", q.ClientID.String()))
+		}
+		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
+	})
+	register(s, wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
+		s.families.pinged(p, q.ClientID, time.Now())
+		r.Value.ClientStatus = wire.ClientStatusNeedRemount
+		if s.cat.Ping(s.clock.Now(), clientID(q.ClientID)) {
+			r.Value.ClientStatus = wire.ClientStatusOK
+		}
+		s.calls.Count(wire.Ping.ID.Name(), false)
+	})
+	register(s, wire.BatchQueryIp, func(_ *peerConn, q *wire.BatchQueryIpRequest, r *wire.BatchQueryIpReply) {
+		for _, id := range q.ClientIDs {
+			if hosts := s.hostsOf(id); len(hosts) > 0 {
+				r.Value = append(r.Value, wire.MapEntry[wire.UUID, []string]{Key: id, Value: hosts})
+			}
+		}
+		s.countBatch(wire.BatchQueryIp.ID, len(q.ClientIDs), 0)
+	})
+	register(s, wire.QuerySegmentStatus, func(_ *peerConn, q *wire.QuerySegmentStatusRequest, r *wire.QuerySegmentStatusReply) {
+		r.Value, r.Err = s.segmentStatus(func(st *catalog.SegmentStatus) bool { return st.Name == q.SegmentName })
+	})
+	register(s, wire.QuerySegmentStatusById, func(_ *peerConn, q *wire.QuerySegmentStatusByIdRequest, r *wire.QuerySegmentStatusByIdReply) {
+		r.Value, r.Err = s.segmentStatus(func(st *catalog.SegmentStatus) bool { return st.ID == clientID(q.SegmentID) })
+	})
+}
+
+func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
+	err := s.cat.MountSegment(s.clock.Now(), clientID(q.ClientID), segmentIn(&q.Segment))
+	r.Err = codeOf(err)
+	fields := []zap.Field{
+		zap.String("segment", q.Segment.Name), zap.String("endpoint", q.Segment.TeEndpoint), zap.Uint64("size_bytes", q.Segment.Size),
+		zap.String("client", q.ClientID.String()),
+	}
+	if err != nil {
+		s.families.bind(p, q.ClientID)
+		s.log.Warn("mount refused", append(fields, zap.Uint64("base", q.Segment.Base), zap.String("code", r.Err.String()))...)
+		return
+	}
+	s.families.mounted(p, q.ClientID, time.Now())
+	s.log.Info("segment mounted", fields...)
+}
+
+func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
+	segments := make([]catalog.Segment, len(q.Segments))
+	for i := range q.Segments {
+		segments[i] = segmentIn(&q.Segments[i])
+	}
+	err := s.cat.ReMountSegments(s.clock.Now(), clientID(q.ClientID), segments)
+	r.Err = codeOf(err)
+	if err != nil {
+		s.families.bind(p, q.ClientID)
+		s.log.Warn("remount refused", zap.String("client", q.ClientID.String()), zap.Int("segments", len(segments)), zap.String("code", r.Err.String()))
+		return
+	}
+	s.families.mounted(p, q.ClientID, time.Now())
+	s.log.Info("client remounted", zap.String("client", q.ClientID.String()), zap.Int("segments", len(segments)))
+}
+
+// hostsOf lists the distinct hosts of a client's segments.
+func (s *Service) hostsOf(id wire.UUID) []string {
+	var hosts []string
+	for _, seg := range s.cat.SegmentsOf(clientID(id)) {
+		host, _, err := hostport.Parse(seg.Endpoint, 0)
+		if err != nil {
+			host = seg.Endpoint
+		}
+		seen := false
+		for _, h := range hosts {
+			seen = seen || h == host
+		}
+		if !seen {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+func (s *Service) segmentStatus(is func(*catalog.SegmentStatus) bool) (wire.SegmentStatus, wire.ErrorCode) {
+	for _, st := range s.cat.Segments() {
+		if is(&st) {
+			return wire.SegmentStatus(st.Status), 0
+		}
+	}
+	return 0, wire.ErrSegmentNotFound
+}

@@ -1,0 +1,25 @@
+package master
+
+import (
+	"time"
+
+	"mooncake/catalog"
+)
+
+// Clock counts milliseconds from a wall-clock start on the monotonic clock: a change of the machine's time moves no
+// lease and expires nobody.
+type Clock struct {
+	start  time.Time
+	baseMs int64
+}
+
+// NewClock starts a clock at the present wall time.
+func NewClock() *Clock {
+	now := time.Now()
+	return &Clock{start: now, baseMs: now.UnixMilli()}
+}
+
+// Now reads the clock.
+func (c *Clock) Now() catalog.Time {
+	return catalog.Time(c.baseMs + time.Since(c.start).Milliseconds())
+}

@@ -1,0 +1,145 @@
+package master
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
+type Config struct {
+	// RPCAddress is the host the call port listens on.
+	RPCAddress string
+	// RPCPort is the port published clients call; 0 takes any free one.
+	RPCPort int
+	// RPCPortV12 is a second call port, over the same state, on which every client is taken for 0.3.12.post1; -1 = off.
+	// It serves 0.3.12 clients that share an address with clients of other releases.
+	RPCPortV12 int
+	// DefaultFamily is the release assumed of a client that cannot be told from its requests: "12" or "13".
+	DefaultFamily string
+	// RPCIdle drops call connections that carried nothing for so long; 0 = never.
+	RPCIdle time.Duration
+	// RPCNoDelay sends replies at once instead of gathering them in the kernel.
+	RPCNoDelay bool
+	// IO is how connections are read: "raw" or "std".
+	IO string
+
+	// MetricsHost and MetricsPort say where the admin HTTP server listens; port 0 takes any free one.
+	MetricsHost string
+	MetricsPort int
+
+	// MetadataServer runs the HTTP metadata server on MetadataHost:MetadataPort.
+	MetadataServer bool
+	MetadataHost   string
+	MetadataPort   int
+
+	// LeaseTTL is how long a read protects an object from removal and eviction.
+	LeaseTTL time.Duration
+	// SoftPinTTL is the life of a soft pin whose put names none; MaxSoftPinTTL is the longest one a put may name.
+	SoftPinTTL    time.Duration
+	MaxSoftPinTTL time.Duration
+	// AllowEvictSoftPinned lets eviction take soft pinned objects when nothing else is left.
+	AllowEvictSoftPinned bool
+	// EvictionRatio is the share of the pool freed at a time once HighWatermark is passed.
+	EvictionRatio float64
+	HighWatermark float64
+	// ClientTTL is how long a client with a segment may be silent before its segments are gone.
+	ClientTTL time.Duration
+	// PutDiscard is the age from which another put may take over an unfinished one, PutRelease the age at which its
+	// bytes are free again; PutRelease must be the longer.
+	PutDiscard time.Duration
+	PutRelease time.Duration
+
+	// PortsFile, when set, is written with the real ports once all of them are open.
+	PortsFile string
+}
+
+// DefaultConfig returns the defaults of the published masters.
+func DefaultConfig() Config {
+	return Config{
+		RPCAddress: "0.0.0.0", RPCPort: 50051, RPCPortV12: -1, DefaultFamily: "13", RPCNoDelay: true, IO: "raw",
+		MetricsHost: "0.0.0.0", MetricsPort: 50052, MetadataHost: "0.0.0.0", MetadataPort: 8080,
+		LeaseTTL: 10 * time.Second, SoftPinTTL: 30 * time.Minute, MaxSoftPinTTL: 24 * time.Hour, AllowEvictSoftPinned: true,
+		EvictionRatio: 0.05, HighWatermark: 0.90, ClientTTL: 10 * time.Second,
+		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
+	}
+}
+
+// Validate names the first setting that cannot work: its value, its limit and its flag.
+func (c *Config) Validate() error {
+	for _, p := range []struct {
+		flag  string
+		value int
+		least int
+	}{
+		{"rpc_port", c.RPCPort, 0},
+		{"rpc_port_v12", c.RPCPortV12, -1},
+		{"metrics_port", c.MetricsPort, 0},
+		{"http_metadata_server_port", c.MetadataPort, 0},
+	} {
+		if p.value < p.least || p.value > 65535 {
+			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
+		}
+	}
+	for _, r := range []struct {
+		flag  string
+		value float64
+	}{{"eviction_ratio", c.EvictionRatio}, {"eviction_high_watermark_ratio", c.HighWatermark}} {
+		if !(r.value >= 0 && r.value <= 1) {
+			return fmt.Errorf("--%s=%g is outside 0..1", r.flag, r.value)
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"client_ttl", c.ClientTTL}, {"put_start_discard_timeout_sec", c.PutDiscard}} {
+		if d.value <= 0 {
+			return fmt.Errorf("--%s=%s must be above 0", d.flag, d.value)
+		}
+	}
+	switch {
+	case c.PutRelease <= c.PutDiscard:
+		return fmt.Errorf("--put_start_release_timeout_sec=%g must be above --put_start_discard_timeout_sec=%g", c.PutRelease.Seconds(), c.PutDiscard.Seconds())
+	case c.SoftPinTTL > c.MaxSoftPinTTL:
+		return fmt.Errorf("--default_kv_soft_pin_ttl=%s is above --max_kv_soft_pin_ttl=%s", c.SoftPinTTL, c.MaxSoftPinTTL)
+	case c.DefaultFamily != "12" && c.DefaultFamily != "13" && c.DefaultFamily != "14":
+		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
+	case c.IO != "raw" && c.IO != "std":
+		return fmt.Errorf("--io=%q is neither raw nor std", c.IO)
+	case c.RPCPort != 0 && c.RPCPort == c.RPCPortV12:
+		return errors.New("--rpc_port and --rpc_port_v12 name the same port")
+	}
+	return nil
+}
+
+// String lists the effective settings, one key=value each, for the start line.
+func (c *Config) String() string {
+	var b strings.Builder
+	add := func(k string, v any) { fmt.Fprintf(&b, ", %s=%v", k, v) }
+	add("rpc_address", c.RPCAddress)
+	add("rpc_port_v12", c.RPCPortV12)
+	add("rpc_default_family", c.DefaultFamily)
+	add("metrics_port", c.MetricsPort)
+	add("enable_http_metadata_server", c.MetadataServer)
+	add("default_kv_lease_ttl", c.LeaseTTL.Milliseconds())
+	add("default_kv_soft_pin_ttl", c.SoftPinTTL.Milliseconds())
+	add("max_kv_soft_pin_ttl", c.MaxSoftPinTTL.Milliseconds())
+	add("allow_evict_soft_pinned_objects", c.AllowEvictSoftPinned)
+	add("eviction_ratio", c.EvictionRatio)
+	add("eviction_high_watermark_ratio", c.HighWatermark)
+	add("client_ttl", c.ClientTTL.Seconds())
+	add("put_start_discard_timeout_sec", c.PutDiscard.Seconds())
+	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
+	add("io", c.IO)
+	return b.String()[2:]
+}
+
+func (c *Config) family() family {
+	switch c.DefaultFamily {
+	case "12":
+		return family12
+	default:
+		return family13
+	}
+}

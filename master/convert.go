@@ -1,0 +1,116 @@
+package master
+
+import (
+	"mooncake/catalog"
+	"mooncake/wire"
+)
+
+// Everything that crosses from the wire into the catalog or back is turned here, and nowhere else.
+
+func clientID(u wire.UUID) catalog.UUID { return catalog.UUID{Hi: u.Hi, Lo: u.Lo} }
+
+func wireID(u catalog.UUID) wire.UUID { return wire.UUID{Hi: u.Hi, Lo: u.Lo} }
+
+func segmentIn(s *wire.Segment) catalog.Segment {
+	return catalog.Segment{
+		ID: clientID(s.ID), Name: s.Name, Base: s.Base, Size: s.Size,
+		Endpoint: s.TeEndpoint, Protocol: s.Protocol, HostID: s.HostID,
+	}
+}
+
+// replicasOut appends the wire form of replicas to dst. The catalog knows offsets; the address a client dials is the
+// segment's base plus that offset.
+func replicasOut(dst []wire.ReplicaDescriptor, replicas []catalog.Replica) []wire.ReplicaDescriptor {
+	for i := range replicas {
+		r := &replicas[i]
+		dst = append(dst, wire.ReplicaDescriptor{
+			ID: r.ID,
+			DescriptorVariant: wire.ReplicaVariant{
+				Index: variantMemory,
+				Memory: wire.MemoryDescriptor{BufferDescriptor: wire.BufferDescriptor{
+					Size:              r.Size,
+					BufferAddress:     r.Segment.Base + r.Offset,
+					Protocol:          r.Segment.Protocol,
+					TransportEndpoint: r.Segment.Endpoint,
+				}},
+			},
+			Status: wire.ReplicaStatus(r.Status),
+		})
+	}
+	return dst
+}
+
+// variantMemory is the alternative of a replica descriptor that names bytes in a segment.
+const variantMemory = 0
+
+// codeOf turns what the catalog says into the number a client sees.
+func codeOf(err error) wire.ErrorCode {
+	if err == nil {
+		return 0
+	}
+	e, ok := err.(catalog.Error)
+	if !ok {
+		return wire.ErrInternalError
+	}
+	if c, ok := codes[e]; ok {
+		return c
+	}
+	return wire.ErrInternalError
+}
+
+var codes = map[catalog.Error]wire.ErrorCode{
+	catalog.ErrInvalidParams:     wire.ErrInvalidParams,
+	catalog.ErrObjectNotFound:    wire.ErrObjectNotFound,
+	catalog.ErrObjectExists:      wire.ErrObjectAlreadyExists,
+	catalog.ErrNoSpace:           wire.ErrNoAvailableHandle,
+	catalog.ErrNotReady:          wire.ErrReplicaIsNotReady,
+	catalog.ErrHasLease:          wire.ErrObjectHasLease,
+	catalog.ErrIllegalClient:     wire.ErrIllegalClient,
+	catalog.ErrInvalidWrite:      wire.ErrInvalidWrite,
+	catalog.ErrReplicationTask:   wire.ErrObjectHasReplicationTask,
+	catalog.ErrReplicaBusy:       wire.ErrObjectReplicaBusy,
+	catalog.ErrSegmentNotFound:   wire.ErrSegmentNotFound,
+	catalog.ErrUnavailableStatus: wire.ErrUnavailableInCurrentStatus,
+}
+
+// putOptions reads the replicate config of a put. The checks are those that need no look at the catalog, in the order
+// of the original; group is the object's own entry of the request's group list.
+func putOptions(c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
+	o := catalog.PutOptions{
+		Replicas:      c.ReplicaNum,
+		SoftPin:       uint8(c.SoftPinAction),
+		SoftPinTTLMs:  int64(min(c.SoftPinTTLMs.Value, 1<<62)),
+		SoftPinTTLSet: c.SoftPinTTLMs.Set,
+		HardPin:       c.WithHardPin,
+		Preferred:     c.PreferredSegments,
+		SameHost:      c.PreferAllocInSameNode,
+		HostID:        c.HostID,
+		Group:         group,
+		DataType:      uint8(c.DataType),
+	}
+	if c.PreferredSegment != "" {
+		o.Preferred = []string{c.PreferredSegment}
+	}
+	switch {
+	case c.ReplicaNum == 0 && c.NofReplicaNum == 0 && c.DfsReplicaNum == 0:
+		return o, wire.ErrInvalidParams
+	case c.DfsReplicaNum > 1, c.DfsReplicaNum == 1 && c.ReplicaNum == 0:
+		return o, wire.ErrInvalidParams
+	case c.DfsReplicaNum == 1:
+		return o, wire.ErrDfsServiceUnavailable
+	case c.NofReplicaNum > 0:
+		return o, wire.ErrInvalidParams
+	}
+	return o, 0
+}
+
+// groupOf picks item i of a request's group list; ok is false when the list does not have one entry per key.
+func groupOf(c *wire.ReplicateConfig, i, keys int) (group string, ok bool) {
+	if !c.GroupIDs.Set {
+		return "", true
+	}
+	if len(c.GroupIDs.Value) != keys {
+		return "", false
+	}
+	return c.GroupIDs.Value[i], true
+}

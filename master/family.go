@@ -1,0 +1,478 @@
+package master
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mooncake/internal/limits"
+	"mooncake/wire"
+)
+
+// family says which layout a published client reads replies in. Releases 0.3.13.post1 and 0.3.14 share every layout
+// that differs from 0.3.12.post1, so only one question is ever open; family14 refines family13 and is never needed.
+type family uint32
+
+const (
+	familyUnknown family = iota
+	family12
+	family13
+	family14
+)
+
+func (f family) String() string {
+	return [...]string{"unknown", "0.3.12", "0.3.13", "0.3.14"}[f]
+}
+
+// group folds family14 into family13: the two are one answer to the only question that matters.
+func (f family) group() family {
+	if f == family14 {
+		return family13
+	}
+	return f
+}
+
+// dialect is the layout in which replies to this family are written.
+func (f family) dialect() wire.Dialect {
+	switch f {
+	case family12:
+		return wire.V12
+	case family14:
+		return wire.V14
+	default:
+		return wire.V13
+	}
+}
+
+// probeState follows the question put to a client that has mounted a segment and shown nothing of its release yet.
+type probeState uint8
+
+const (
+	probeNone   probeState = iota // not asked: proved already, or no segment
+	probeWanted                   // mounted and unproved: its next FetchTasks gets the probe task
+	probeSent                     // the task is out, the answer is not in
+	probeFailed                   // the client finished the task without proving anything
+)
+
+// peerConn is what is remembered of one connection of a client.
+type peerConn struct {
+	peer  netip.Addr
+	fixed bool          // the listening address decides, nothing can be learned
+	fam   atomic.Uint32 // family, once proved
+	guess atomic.Uint64 // version<<2 | family of the last default decision
+
+	// Guarded by registry.mu.
+	clients      []wire.UUID // ids seen, oldest first
+	counted      family      // family under which the registry counts this connection
+	firstReady   bool        // the first request was ServiceReady
+	sawFirst     bool
+	open         bool
+	lastGuess    family
+	lastGuessAt  time.Time
+	callsSince   bool // a request arrived after lastGuess was used
+	lastClientID atomic.Pointer[wire.UUID]
+}
+
+// peerClient is what is remembered of one client id.
+type peerClient struct {
+	id      wire.UUID
+	fam     family
+	probe   probeState
+	peer    netip.Addr
+	conns   int
+	pinged  time.Time
+	counted family // family under which the registry counts this client as living
+	daemon  bool   // one of our own segment daemons: proves nothing about the wheels beside it
+}
+
+// living counts proved clients and connections of each family.
+type living struct{ n [4]int }
+
+func (l *living) only() family {
+	switch {
+	case l.n[family12] > 0 && l.n[family13] == 0:
+		return family12
+	case l.n[family13] > 0 && l.n[family12] == 0:
+		return family13
+	}
+	return familyUnknown
+}
+
+// familyRegistry learns which family a connection, a client id and an address belong to, and decides in which layout
+// an ambiguous reply is written. The decision table stands in docs/protocol.md.
+type familyRegistry struct {
+	fallback family
+	ttl      time.Duration
+
+	version atomic.Uint64 // grows when a default decision may come out differently
+
+	mu      sync.Mutex
+	clients map[wire.UUID]*peerClient
+	pending map[wire.UUID]*peerClient // those whose probe is wanted or sent
+	conns   map[*peerConn]struct{}
+	all     living
+	byAddr  map[netip.Addr]*living
+	proved  map[netip.Addr]family // last family proved (or corrected) at an address
+	parked  []*parkedReply
+}
+
+func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
+	return &familyRegistry{
+		fallback: fallback,
+		ttl:      ttl,
+		clients:  map[wire.UUID]*peerClient{},
+		pending:  map[wire.UUID]*peerClient{},
+		conns:    map[*peerConn]struct{}{},
+		byAddr:   map[netip.Addr]*living{},
+		proved:   map[netip.Addr]family{},
+	}
+}
+
+func (r *familyRegistry) opened(peer netip.Addr, fixed family) *peerConn {
+	c := &peerConn{peer: peer.Unmap(), open: true}
+	if fixed != familyUnknown {
+		c.fixed = true
+		c.fam.Store(uint32(fixed))
+	}
+	r.mu.Lock()
+	r.conns[c] = struct{}{}
+	r.mu.Unlock()
+	return c
+}
+
+// closed forgets the connection. A peer that hangs up right after a reply in a guessed layout could not read it: the
+// guess for its address is turned round, as long as nothing living at the address speaks against it.
+func (r *familyRegistry) closed(c *peerConn, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.open = false
+	delete(r.conns, c)
+	r.count(c.peer, &c.counted, familyUnknown)
+	for _, id := range c.clients {
+		if cl := r.clients[id]; cl != nil {
+			cl.conns--
+		}
+	}
+	if family(c.fam.Load()) == familyUnknown && c.lastGuess != familyUnknown && !c.callsSince &&
+		now.Sub(c.lastGuessAt) < limits.FamilyHangUpMs*time.Millisecond && !r.provedAt(c.peer) {
+		other := family12
+		if c.lastGuess.group() == family12 {
+			other = family13
+		}
+		r.remember(c.peer, other)
+	}
+	kept := r.parked[:0]
+	for _, p := range r.parked {
+		if p.conn != c {
+			kept = append(kept, p)
+		}
+	}
+	r.parked = clearTail(r.parked, kept)
+}
+
+// provedAt reports whether the address has a proved living family: then a hang-up proves nothing.
+func (r *familyRegistry) provedAt(a netip.Addr) bool {
+	l := r.byAddr[a]
+	return l != nil && (l.n[family12] > 0 || l.n[family13] > 0)
+}
+
+func (r *familyRegistry) remember(a netip.Addr, f family) {
+	if r.proved[a] == f.group() {
+		return
+	}
+	if _, ok := r.proved[a]; !ok && len(r.proved) >= limits.FamilyAddresses {
+		for victim := range r.proved { // any one: the entry is a hint of last resort
+			delete(r.proved, victim)
+			break
+		}
+	}
+	r.proved[a] = f.group()
+	r.version.Add(1)
+}
+
+// count moves one living thing at address a from the family in *was to the family is.
+func (r *familyRegistry) count(a netip.Addr, was *family, is family) {
+	is = is.group()
+	if *was == is {
+		return
+	}
+	l := r.byAddr[a]
+	if l == nil {
+		l = &living{}
+		r.byAddr[a] = l
+	}
+	if *was != familyUnknown {
+		l.n[*was]--
+		r.all.n[*was]--
+	}
+	if is != familyUnknown {
+		l.n[is]++
+		r.all.n[is]++
+	}
+	*was = is
+	if l.n == [4]int{} {
+		delete(r.byAddr, a)
+	}
+	r.version.Add(1)
+}
+
+// arrived notes a request before it is served.
+func (r *familyRegistry) arrived(c *peerConn, call wire.CallID) {
+	if c.fixed || family(c.fam.Load()) != familyUnknown {
+		return
+	}
+	r.mu.Lock()
+	if !c.sawFirst {
+		c.sawFirst = true
+		c.firstReady = call == wire.CallServiceReady
+	}
+	c.callsSince = true
+	r.mu.Unlock()
+}
+
+// bind notes that a request on c carried the client id.
+func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
+	if last := c.lastClientID.Load(); last != nil && *last == id {
+		return
+	}
+	r.mu.Lock()
+	r.bindLocked(c, id)
+	ready := r.takeReady(time.Now())
+	r.mu.Unlock()
+	send(ready)
+}
+
+func (r *familyRegistry) bindLocked(c *peerConn, id wire.UUID) *peerClient {
+	cl := r.client(id, c.peer)
+	known := false
+	for _, have := range c.clients {
+		known = known || have == id
+	}
+	if !known && c.open {
+		if len(c.clients) >= limits.ClientsPerConnection {
+			if old := r.clients[c.clients[0]]; old != nil {
+				old.conns--
+			}
+			c.clients = append(c.clients[:0], c.clients[1:]...)
+		}
+		c.clients = append(c.clients, id)
+		cl.conns++
+	}
+	kept := id
+	c.lastClientID.Store(&kept)
+	if f := family(c.fam.Load()); f != familyUnknown {
+		r.setClient(cl, f)
+	} else if cl.fam != familyUnknown {
+		r.setConn(c, cl.fam)
+	}
+	return cl
+}
+
+func (r *familyRegistry) client(id wire.UUID, peer netip.Addr) *peerClient {
+	cl := r.clients[id]
+	if cl == nil {
+		cl = &peerClient{id: id, peer: peer, daemon: wire.IsDaemonClient(id)}
+		r.clients[id] = cl
+	}
+	return cl
+}
+
+func (r *familyRegistry) setConn(c *peerConn, f family) {
+	if c.fixed {
+		return
+	}
+	c.fam.Store(uint32(f))
+	if c.open && !r.hasDaemon(c) {
+		r.count(c.peer, &c.counted, f)
+	}
+}
+
+// hasDaemon reports whether the connection belongs to one of our own daemons.
+func (r *familyRegistry) hasDaemon(c *peerConn) bool {
+	for _, id := range c.clients {
+		if wire.IsDaemonClient(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *familyRegistry) setClient(cl *peerClient, f family) {
+	if cl.fam == family14 && f == family13 {
+		return
+	}
+	cl.fam = f
+	r.setProbe(cl, probeNone)
+	if !cl.pinged.IsZero() && !cl.daemon {
+		r.count(cl.peer, &cl.counted, f)
+	}
+}
+
+// learn takes a proof that the process behind c is of family f.
+func (r *familyRegistry) learn(c *peerConn, f family) {
+	have := family(c.fam.Load())
+	if c.fixed || have == f || have == family14 && f == family13 {
+		return
+	}
+	r.mu.Lock()
+	r.setConn(c, f)
+	for _, id := range c.clients {
+		r.setClient(r.client(id, c.peer), f)
+	}
+	if !r.hasDaemon(c) {
+		r.remember(c.peer, f)
+	}
+	ready := r.takeReady(time.Now())
+	r.mu.Unlock()
+	send(ready)
+}
+
+// mounted notes that the client brought a segment: it will fetch tasks, so it can be asked.
+func (r *familyRegistry) mounted(c *peerConn, id wire.UUID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cl := r.bindLocked(c, id)
+	if cl.fam == familyUnknown && cl.probe == probeNone && !cl.daemon {
+		r.setProbe(cl, probeWanted)
+	}
+	r.touch(cl, now)
+}
+
+// pinged notes a sign of life.
+func (r *familyRegistry) pinged(c *peerConn, id wire.UUID, now time.Time) {
+	r.mu.Lock()
+	r.touch(r.bindLocked(c, id), now)
+	r.mu.Unlock()
+}
+
+func (r *familyRegistry) touch(cl *peerClient, now time.Time) {
+	cl.pinged = now
+	if !cl.daemon {
+		r.count(cl.peer, &cl.counted, cl.fam)
+	}
+}
+
+// wantsProbe reports, once, that the client's FetchTasks must be answered with the probe task.
+func (r *familyRegistry) wantsProbe(c *peerConn, id wire.UUID) bool {
+	if c.fixed {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cl := r.bindLocked(c, id)
+	if cl.probe != probeWanted || cl.fam != familyUnknown {
+		return false
+	}
+	r.setProbe(cl, probeSent)
+	return true
+}
+
+func (r *familyRegistry) setProbe(cl *peerClient, s probeState) {
+	cl.probe = s
+	if s == probeWanted || s == probeSent {
+		r.pending[cl.id] = cl
+	} else {
+		delete(r.pending, cl.id)
+	}
+}
+
+// probeDone notes that the client reported the end of the probe task. Whoever still waits for its proof waits in vain.
+func (r *familyRegistry) probeDone(id wire.UUID) {
+	r.mu.Lock()
+	if cl := r.clients[id]; cl != nil && cl.probe == probeSent {
+		r.setProbe(cl, probeFailed)
+	}
+	ready := r.takeReady(time.Now())
+	r.mu.Unlock()
+	send(ready)
+}
+
+// familyFor decides the layout of an ambiguous reply on c; wait asks the caller to park the reply.
+func (r *familyRegistry) familyFor(c *peerConn, now time.Time) (f family, wait bool) {
+	if f = family(c.fam.Load()); f != familyUnknown {
+		return f, false
+	}
+	if g := c.guess.Load(); g != 0 && g>>2 == r.version.Load() {
+		r.mu.Lock()
+		r.guessed(c, family(g&3), now)
+		r.mu.Unlock()
+		return family(g & 3), false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decide(c, now)
+}
+
+func (r *familyRegistry) guessed(c *peerConn, f family, now time.Time) {
+	c.lastGuess, c.lastGuessAt, c.callsSince = f, now, false
+}
+
+func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
+	for _, id := range c.clients {
+		if cl := r.clients[id]; cl != nil && cl.fam != familyUnknown {
+			r.setConn(c, cl.fam)
+			return cl.fam, false
+		}
+	}
+	if f := family(c.fam.Load()); f != familyUnknown {
+		return f, false
+	}
+	if len(c.clients) > 0 {
+		for _, id := range c.clients {
+			if cl := r.clients[id]; cl != nil && r.unproved(cl, now) {
+				return familyUnknown, true
+			}
+		}
+	} else if !c.firstReady {
+		for _, cl := range r.pending {
+			if cl.peer == c.peer && r.unproved(cl, now) {
+				return familyUnknown, true
+			}
+		}
+	}
+	version := r.version.Load()
+	f := r.byDefault(c.peer)
+	c.guess.Store(version<<2 | uint64(f.group()))
+	r.guessed(c, f, now)
+	return f, false
+}
+
+// unproved reports whether the client has mounted, lives, and its probe can still be answered.
+func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
+	return cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) && now.Sub(cl.pinged) < r.ttl
+}
+
+func (r *familyRegistry) byDefault(a netip.Addr) family {
+	if l := r.byAddr[a]; l != nil {
+		if f := l.only(); f != familyUnknown {
+			return f
+		}
+	}
+	if f := r.all.only(); f != familyUnknown {
+		return f
+	}
+	if f := r.proved[a]; f != familyUnknown {
+		return f
+	}
+	return r.fallback
+}
+
+// sweep forgets clients that are neither connected nor pinging, and takes those that stopped pinging out of the count
+// of the living.
+func (r *familyRegistry) sweep(now time.Time) {
+	r.mu.Lock()
+	for id, cl := range r.clients {
+		if now.Sub(cl.pinged) < r.ttl {
+			continue
+		}
+		r.count(cl.peer, &cl.counted, familyUnknown)
+		if cl.conns <= 0 {
+			delete(r.clients, id)
+			delete(r.pending, id)
+		}
+	}
+	ready := r.takeReady(now)
+	r.mu.Unlock()
+	send(ready)
+}

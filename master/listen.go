@@ -1,0 +1,109 @@
+package master
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// listeners are all the ports of a master. They are bound together, before any of them serves: a launcher takes an
+// open call port for a master that works.
+type listeners struct {
+	rpc, rpcV12, admin, metadata net.Listener
+}
+
+func (c *Config) listen() (l listeners, err error) {
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	// The call port comes last: as long as it is closed nobody takes this process for a master.
+	if l.admin, err = listen(c.MetricsHost, c.MetricsPort, "--metrics_port"); err != nil {
+		return l, err
+	}
+	if c.MetadataServer {
+		if l.metadata, err = listen(c.MetadataHost, c.MetadataPort, "--http_metadata_server_port"); err != nil {
+			return l, err
+		}
+	}
+	if c.RPCPortV12 >= 0 {
+		if l.rpcV12, err = listen(c.RPCAddress, c.RPCPortV12, "--rpc_port_v12"); err != nil {
+			return l, err
+		}
+	}
+	l.rpc, err = listen(c.RPCAddress, c.RPCPort, "--rpc_port")
+	return l, err
+}
+
+func (l *listeners) all() []net.Listener {
+	var open []net.Listener
+	for _, ln := range []net.Listener{l.rpc, l.rpcV12, l.admin, l.metadata} {
+		if ln != nil {
+			open = append(open, ln)
+		}
+	}
+	return open
+}
+
+func (l *listeners) close() {
+	for _, ln := range l.all() {
+		_ = ln.Close() // nothing was served on it
+	}
+}
+
+// listen opens one port; the error is one sentence with the address, the reason and the flag to change.
+func listen(host string, port int, flag string) (net.Listener, error) {
+	host = strings.Trim(host, "[]")
+	network := "tcp"
+	if host == "0.0.0.0" {
+		network = "tcp4"
+	}
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	ln, err := net.Listen(network, addr)
+	if err == nil {
+		return ln, nil
+	}
+	var errno syscall.Errno
+	reason := err.Error()
+	if errors.As(err, &errno) {
+		reason = errno.Error()
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		reason = "the host name does not resolve"
+	}
+	return nil, fmt.Errorf("cannot listen on %s: %s; choose another with %s", addr, reason, flag)
+}
+
+// Ports are the real ports of a running master; 0 = not open.
+type Ports struct {
+	RPC, RPCV12, Metrics, Metadata int
+}
+
+func (l *listeners) ports() Ports {
+	port := func(ln net.Listener) int {
+		if ln == nil {
+			return 0
+		}
+		return ln.Addr().(*net.TCPAddr).Port
+	}
+	return Ports{RPC: port(l.rpc), RPCV12: port(l.rpcV12), Metrics: port(l.admin), Metadata: port(l.metadata)}
+}
+
+// write leaves the ports where a launcher looks for them: complete, or not at all.
+func (p Ports) write(path string) error {
+	text := fmt.Sprintf("rpc_port=%d\nrpc_port_v12=%d\nmetrics_port=%d\nhttp_metadata_server_port=%d\n", p.RPC, p.RPCV12, p.Metrics, p.Metadata)
+	part := path + ".part"
+	if err := os.WriteFile(part, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("--ports_file=%s cannot be written: %w", path, err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return fmt.Errorf("--ports_file=%s cannot be written: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"mooncake/catalog"
+	"mooncake/internal/limits"
+	"mooncake/wire/rpc"
+)
+
+// Server is a master with its ports open. Listen makes one, Run serves until its context ends.
+type Server struct {
+	cfg      Config
+	log      *zap.Logger
+	service  *Service
+	listen   listeners
+	metadata *MetadataServer
+	admin    http.Handler
+	rpc      []*rpc.Server
+}
+
+// Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
+func Listen(cfg Config, log *zap.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	service, err := newService(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: log, service: service}
+	if cfg.MetadataServer {
+		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
+	}
+	if s.listen, err = cfg.listen(); err != nil {
+		return nil, err
+	}
+	s.admin = service.adminHandler(s)
+	if cfg.PortsFile != "" {
+		if err := s.Ports().write(cfg.PortsFile); err != nil {
+			s.listen.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Ports tells which ports were opened.
+func (s *Server) Ports() Ports { return s.listen.ports() }
+
+// Run serves until ctx ends, then closes every port and connection and returns when the last handler has.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	s.serveRPC(ctx, group, s.listen.rpc, familyUnknown)
+	if s.listen.rpcV12 != nil {
+		s.serveRPC(ctx, group, s.listen.rpcV12, family12)
+	}
+	s.serveHTTP(ctx, group, s.listen.admin, s.admin)
+	if s.listen.metadata != nil {
+		s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
+	}
+	group.Go(func() error { return s.sweep(ctx) })
+	return group.Wait()
+}
+
+func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Listener, fixed family) {
+	srv := rpc.NewServer(rpc.ServerConfig{
+		IdleTimeout: s.cfg.RPCIdle,
+		Nagle:       !s.cfg.RPCNoDelay,
+		Std:         s.cfg.IO == "std",
+	}, &port{Service: s.service, fixed: fixed})
+	s.rpc = append(s.rpc, srv)
+	group.Go(func() error { return srv.Serve(ctx, ln) })
+}
+
+func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: limits.HTTPHeaderMs * time.Millisecond,
+		IdleTimeout:       limits.HTTPIdleMs * time.Millisecond,
+		MaxHeaderBytes:    limits.HTTPHeaderBytes,
+	}
+	group.Go(func() error {
+		if err := srv.Serve(limitListener(ln)); err != http.ErrServerClosed {
+			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		grace, cancel := context.WithTimeout(context.Background(), limits.HTTPShutdownMs*time.Millisecond)
+		defer cancel()
+		if srv.Shutdown(grace) != nil {
+			return srv.Close()
+		}
+		return nil
+	})
+}
+
+// sweep lets time pass in the catalog and the family registry.
+func (s *Server) sweep(ctx context.Context) error {
+	tick := time.NewTicker(limits.SweepMs * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		swept := s.service.cat.Sweep(s.service.clock.Now())
+		for _, id := range swept.ExpiredClients {
+			s.log.Warn("client expired", zap.String("action", "client_expired"), zap.String("client", wireID(id).String()))
+		}
+		for _, seg := range swept.LostSegments {
+			s.log.Warn("segment lost with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))
+			if s.metadata != nil {
+				s.metadata.RemoveSegment(seg.Name)
+			}
+		}
+		s.service.families.sweep(time.Now())
+	}
+}
+
+func newService(cfg Config, log *zap.Logger) (*Service, error) {
+	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	s := &Service{
+		cfg: cfg, log: log, clock: NewClock(), calls: noTally{},
+		families: newFamilyRegistry(cfg.family(), cfg.ClientTTL),
+		cat: catalog.New(catalog.Config{
+			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),
+			ClientTTLMs: ms(cfg.ClientTTL), PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
+			EvictionRatio: cfg.EvictionRatio, HighWatermark: cfg.HighWatermark, AllowEvictSoftPinned: cfg.AllowEvictSoftPinned,
+			Seed: uint64(time.Now().UnixNano()),
+		}),
+	}
+	s.registerPuts()
+	s.registerReads()
+	s.registerRemoves()
+	s.registerSegments()
+	s.registerSession()
+	return s, s.registerTasks()
+}

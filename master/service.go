@@ -1,0 +1,131 @@
+package master
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/catalog"
+	"mooncake/wire"
+	"mooncake/wire/rpc"
+)
+
+// Service answers the calls of published clients. It holds no truth of its own: what a call means is decided by the
+// catalog, in which layout it is spoken by the family registry.
+type Service struct {
+	cfg      Config
+	log      *zap.Logger
+	clock    *Clock
+	cat      *catalog.Catalog
+	families *familyRegistry
+	calls    tally
+	table    [wire.NumCalls]boundCall
+	dropped  func([]catalog.SegmentInfo) // told of segments that are gone, with their metadata keys
+}
+
+// boundCall is one call with its handler bound to the service.
+type boundCall func(c *rpc.Conn, p *peerConn, r rpc.Request, set wire.DialectSet, dst []byte) (body []byte, code uint8, parked bool)
+
+// port is the rpc.Handler of one listening address. All ports share the service; a port may fix the family.
+type port struct {
+	*Service
+	fixed family
+}
+
+// Opened starts the record of a connection.
+func (p *port) Opened(c *rpc.Conn) {
+	c.Tag = p.families.opened(peerAddr(c.RemoteAddr()), p.fixed)
+}
+
+// Closed forgets the connection.
+func (p *port) Closed(c *rpc.Conn) {
+	if pc, ok := c.Tag.(*peerConn); ok {
+		p.families.closed(pc, time.Now())
+	}
+}
+
+func peerAddr(a netip.AddrPort) netip.Addr { return a.Addr().Unmap() }
+
+// Serve answers one request.
+func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code uint8, parked bool) {
+	id, known := wire.Lookup(r.FunctionID)
+	if !known {
+		return rpc.AppendErrorText(dst, rpc.TextUnknownFunction), rpc.CodeUnknownFunction, false
+	}
+	set, err := id.Accepts(r.Body)
+	if err != nil {
+		return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
+	}
+	pc := c.Tag.(*peerConn)
+	p.families.arrived(pc, id)
+	if proof := provedBy(set); proof != familyUnknown {
+		p.families.learn(pc, proof)
+	}
+	handler := p.table[id]
+	if handler == nil {
+		p.calls.Count(id.Name(), false)
+		return p.unavailable(c, pc, id, r, dst)
+	}
+	return handler(c, pc, r, set, dst)
+}
+
+// provedBy names the family that alone can have sent a request accepted in set, if there is one.
+func provedBy(set wire.DialectSet) family {
+	switch {
+	case set == wire.SetOf(wire.V14):
+		return family14
+	case !set.Has(wire.V12):
+		return family13
+	case set == wire.SetOf(wire.V12):
+		return family12
+	}
+	return familyUnknown
+}
+
+// register binds fn to a call. fn fills rep from req; whatever the layout, there is one request and one reply type.
+func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *peerConn, req *Req, rep *Rep)) {
+	ambiguous := call.ID.AmbiguousReply()
+	s.table[call.ID] = func(c *rpc.Conn, p *peerConn, r rpc.Request, set wire.DialectSet, dst []byte) ([]byte, uint8, bool) {
+		var req Req
+		if err := call.DecodeRequest(r.Body, set.Newest(), &req); err != nil {
+			return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
+		}
+		rep := new(Rep)
+		fn(p, &req, rep)
+		if !ambiguous {
+			return call.AppendReply(dst, family(p.fam.Load()).dialect(), rep), rpc.CodeOK, false
+		}
+		f, wait := s.families.familyFor(p, time.Now())
+		if wait {
+			encode := func(f family) {
+				// The connection may be gone by now: then nobody waits for the reply.
+				_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), rep))
+			}
+			if f, wait = s.families.park(p, time.Now(), encode); wait {
+				return dst, rpc.CodeOK, true
+			}
+		}
+		return call.AppendReply(dst, f.dialect(), rep), rpc.CodeOK, false
+	}
+}
+
+// unavailable answers a call whose behaviour is not built yet with the "unavailable" code of its own reply type.
+func (s *Service) unavailable(c *rpc.Conn, p *peerConn, id wire.CallID, r rpc.Request, dst []byte) ([]byte, uint8, bool) {
+	f := family(p.fam.Load())
+	if id.AmbiguousReply() {
+		var wait bool
+		if f, wait = s.families.familyFor(p, time.Now()); wait {
+			body := bytes.Clone(r.Body) // the reader's buffer is used again once this request is parked
+			f, wait = s.families.park(p, time.Now(), func(f family) {
+				// The connection may be gone by now: then nobody waits for the reply.
+				_ = c.Reply(r.Seq, rpc.CodeOK, wire.UnavailableReply(nil, id, f.dialect(), body))
+			})
+		}
+		if wait {
+			return dst, rpc.CodeOK, true
+		}
+	}
+	return wire.UnavailableReply(dst, id, f.dialect(), r.Body), rpc.CodeOK, false
+}
