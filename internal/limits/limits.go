@@ -381,3 +381,51 @@ const MetadataQuoteBytes = 120
 // DescriptorCacheEntries is how many endpoints a process remembers. A cluster has at most a few thousand segments; an
 // entry takes some hundred bytes.
 const DescriptorCacheEntries = 4096
+
+// tcp
+
+// DataScratchBytes is how much of a body may arrive together with its request header: the body of a small put then needs
+// no read of its own. It is copied once; larger ones are read in place.
+const DataScratchBytes = 8 << 10
+
+// DataPieceBytes bounds one read or write of a body, so that progress is seen and a system call ends within a few
+// milliseconds.
+const DataPieceBytes = 4 << 20
+
+// DataRcvLowatBytes is the default of data_rcvlowat: a 16 MiB body then takes about 50 wake-ups instead of 200, and the
+// kernel holds at most about this much for each connection. DataRcvLowatBytesMax bounds the flag; four times the default
+// saves little more. DataRcvLowatFromBytes is the body size from which the mark is used: below, it costs more than it
+// saves.
+const (
+	DataRcvLowatBytes     = 1 << 20
+	DataRcvLowatBytesMax  = 64 << 20
+	DataRcvLowatFromBytes = 256 << 10
+)
+
+// DataSndbufBytes is the default of data_sndbuf: large reads need fewer wake-ups with it. DataSndbufBytesMax bounds the
+// flag; it is kernel memory for each connection whose reader lags.
+const (
+	DataSndbufBytes    = 4 << 20
+	DataSndbufBytesMax = 256 << 20
+)
+
+// DataConns is how many data connections a daemon serves: a few hundred clients with up to 16 lanes each, and storms of
+// clients that connect for each request, at 8 KiB of buffer and one descriptor apiece.
+const DataConns = 16384
+
+// DataProgressMs is how long a body may stand still before its connection is dropped. Real clients give up after 30 s;
+// twice that, nobody can still be waiting.
+const DataProgressMs = 60000
+
+// DataGlanceMs is how long a reader looks for bytes below the low-water mark before it calls a peer stuck.
+const DataGlanceMs = 50
+
+// DataGraceMs is how long requests in progress may go on when a server ends.
+const DataGraceMs = 5000
+
+// DataRefusalLingerMs and DataRefusalDrainBytes bound the look at what a refused peer still sends: closing with unread
+// bytes would reset the connection and could take the answer along.
+const (
+	DataRefusalLingerMs   = 200
+	DataRefusalDrainBytes = 64 << 10
+)
