@@ -75,6 +75,16 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Log is the end of what the process wrote.
 func (p *Process) Log() string { return p.log.String() }
 
+// exited reports whether the process has ended.
+func (p *Process) exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
