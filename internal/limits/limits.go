@@ -139,15 +139,6 @@ const (
 	SegmentBaseHigh = 1 << 46
 )
 
-// SegmentSocketBytesMax bounds socket buffer and low-water flags; the kernel's own limits are lower.
-const SegmentSocketBytesMax = 1 << 30
-
-// SegmentRcvLowatBytes and SegmentSndBufBytes are the socket settings that measured best for large bodies.
-const (
-	SegmentRcvLowatBytes = 1 << 20
-	SegmentSndBufBytes   = 4 << 20
-)
-
 // SegmentPrefaultWorkers and SegmentPrefaultBytes: a few threads fill the memory bus, and pieces of 64 MiB keep each
 // system call under some 50 ms.
 const (
@@ -210,13 +201,6 @@ const (
 	SegmentHTTPConns       = 256
 	SegmentHTTPHeaderBytes = 16 << 10
 	SegmentHTTPMs          = 10_000
-)
-
-// SegmentHandshakeConns and SegmentDataConns bound open connections. Each of several hundred clients keeps up to four
-// data connections open for ever; a handshake lasts milliseconds.
-const (
-	SegmentHandshakeConns = 1024
-	SegmentDataConns      = 65536
 )
 
 // master: its HTTP ports and its tick.
@@ -429,3 +413,8 @@ const (
 	DataRefusalLingerMs   = 200
 	DataRefusalDrainBytes = 64 << 10
 )
+
+// metrics
+
+// MetricsOtherCalls bounds the names of calls that are counted without series of their own; the protocol has 81 calls.
+const MetricsOtherCalls = 128

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"mooncake/internal/hostport"
+	"mooncake/internal/units"
+	"mooncake/segment"
+)
+
+// clientName is the published program whose defaults this one takes when started under its name.
+const clientName = "mooncake_client"
+
+// options are the flags as given, before they become a configuration.
+type options struct {
+	flags    *pflag.FlagSet
+	asClient bool
+	cfg      segment.Config
+
+	sizeText, rcvLowatText, sndBufText string
+	tePort, dataPort, httpPort         int32
+	taskWorkers                        int32
+	enableHTTP                         bool
+	checkConfig                        bool
+	logLevel                           string
+}
+
+// newOptions declares every flag. Two names for one thing write to one variable: the last one given counts.
+func newOptions(programName string) *options {
+	o := &options{flags: pflag.NewFlagSet(programName, pflag.ContinueOnError), cfg: segment.DefaultConfig()}
+	o.asClient = strings.HasPrefix(programName, clientName)
+	o.cfg.Version = version()
+	size := "8gb"
+	if o.asClient {
+		o.cfg.MetadataServer = "http://127.0.0.1:8080/metadata"
+		size = "4 GB"
+	}
+	f, c := o.flags, &o.cfg
+	f.SortFlags = true
+	f.StringVar(&c.MasterAddress, "master_server_address", c.MasterAddress, "host:port of the master (env MOONCAKE_MASTER)")
+	const hostHelp = "address or name under which other hosts reach this one (env MOONCAKE_LOCAL_HOSTNAME); empty takes the first address of the host"
+	f.StringVar(&c.LocalHostname, "local_hostname", "", hostHelp)
+	f.StringVar(&c.LocalHostname, "host", "", "same as --local_hostname")
+	f.StringVar(&c.SegmentName, "segment_name", "", "name of the segment; empty means host:te_port")
+	f.StringVar(&o.sizeText, "global_segment_size", size, "memory for the pool: 2gb, 512MB, 1GiB or bytes (env MOONCAKE_GLOBAL_SEGMENT_SIZE)")
+	f.StringVar(&c.MetadataServer, "metadata_server", c.MetadataServer, "P2PHANDSHAKE, http://host:port/metadata or etcd://host:port (env MOONCAKE_TE_META_DATA_SERVER)")
+	f.StringVar(&c.Protocol, "protocol", c.Protocol, "transport: tcp (env MOONCAKE_PROTOCOL)")
+	f.StringVar(&c.DeviceNames, "device_names", "", "RDMA devices, separated by commas (env MOONCAKE_DEVICE); no effect with tcp")
+	f.StringVar(&c.DeviceNames, "device_name", "", "same as --device_names")
+	f.Int32Var(&o.tePort, "te_port", 0, "handshake port; 0 chooses one and keeps it over restarts")
+	f.Int32Var(&o.dataPort, "data_port", 0, "data port; 0 chooses one and keeps it over restarts")
+	f.Int32Var(&o.httpPort, "http_port", 9300, "port of /health and /metrics; 0 chooses any, -1 serves none")
+	f.StringVar(&c.BindAddress, "bind_address", "", "address to listen on; empty means all")
+	f.StringVar(&o.rcvLowatText, "data_rcvlowat", "1MiB", "let the kernel collect so much of a large body before it wakes the reader; 0 is off")
+	f.StringVar(&o.sndBufText, "data_sndbuf", "4MiB", "send buffer of a data connection; 0 leaves it to the kernel")
+	f.StringVar(&c.Data.CongestionControl, "data_cc", "", "congestion control of data connections; empty leaves it to the kernel")
+	f.StringVar(&c.Data.IO, "io", c.Data.IO, "how sockets are read: raw or std")
+	f.StringVar(&c.ShmDir, "shm_dir", c.ShmDir, "where the arena lies, a memory file system")
+	f.StringVar(&c.StateDir, "state_dir", "", "where the state file lies; empty means --shm_dir")
+	f.StringVar(&c.HugePages, "hugepages", c.HugePages, "madvise or off")
+	f.BoolVar(&c.Prefault, "prefault", false, "have the kernel find all memory before the segment is announced")
+	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
+	f.Int32Var(&o.taskWorkers, "task_workers", int32(c.TaskWorkers), "copy tasks carried out at once")
+	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file once they are open")
+	f.BoolVar(&o.enableHTTP, "enable_http_server", !o.asClient, "serve /health and /metrics on --http_port")
+	f.BoolVar(&o.checkConfig, "check_config", false, "check the configuration, print it and end")
+	f.StringVar(&o.logLevel, "log_level", "info", "debug, info, warn or error")
+	o.declareIdle()
+	return o
+}
+
+// idleFlags are flags of the published program that have no meaning here, each with the reason. They are accepted, so
+// that command lines need not be changed, and each one given is told once.
+var idleFlags = []struct{ name, kind, why string }{
+	{"port", "int32", "dummy clients are not served"},
+	{"local_buffer_size", "string", "bytes go straight into the segment"},
+	{"threads", "int32", "every connection has its own goroutine"},
+	{"tenant_id", "string", "a segment belongs to all tenants"},
+	{"enable_offload", "bool", "there is no disk tier"},
+	{"start_offload_rpc_server", "bool", "there is no disk tier"},
+	{"mmap_arena_pool_size", "uint64", "the arena is the segment"},
+	{"use_mmap_arena_allocator", "bool", "the arena is the segment"},
+	{"logtostderr", "bool", "the log goes to stderr always"},
+	{"alsologtostderr", "bool", "the log goes to stderr always"},
+	{"stderrthreshold", "int32", "use --log_level"},
+	{"minloglevel", "int32", "use --log_level"},
+	{"v", "int32", "use --log_level"},
+	{"vmodule", "string", "use --log_level"},
+	{"log_dir", "string", "the log goes to stderr always"},
+	{"log_prefix", "bool", "the log has one form"},
+	{"colorlogtostderr", "bool", "the log has one form"},
+	{"max_log_size", "int32", "the log goes to stderr always"},
+	{"logbufsecs", "int32", "the log goes to stderr always"},
+}
+
+func (o *options) declareIdle() {
+	for _, x := range idleFlags {
+		usage := "no effect here: " + x.why
+		switch x.kind {
+		case "bool":
+			o.flags.Bool(x.name, false, usage)
+		case "int32":
+			o.flags.Int32(x.name, 0, usage)
+		case "uint64":
+			o.flags.Uint64(x.name, 0, usage)
+		default:
+			o.flags.String(x.name, "", usage)
+		}
+	}
+}
+
+// config turns the flags and, where a flag was not given, the environment into a configuration, with what there is to
+// say about it.
+func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config, []string, error) {
+	c := o.cfg
+	var notes []string
+	env := func(name string, into *string, flags ...string) {
+		for _, f := range flags {
+			if o.flags.Changed(f) {
+				return
+			}
+		}
+		if v, ok := lookupEnv(name); ok && v != "" {
+			*into = v
+			notes = append(notes, fmt.Sprintf("--%s=%s comes from %s", flags[0], v, name))
+		}
+	}
+	env("MOONCAKE_MASTER", &c.MasterAddress, "master_server_address")
+	env("MOONCAKE_LOCAL_HOSTNAME", &c.LocalHostname, "local_hostname", "host")
+	env("MOONCAKE_TE_META_DATA_SERVER", &c.MetadataServer, "metadata_server")
+	env("MOONCAKE_PROTOCOL", &c.Protocol, "protocol")
+	env("MOONCAKE_DEVICE", &c.DeviceNames, "device_names", "device_name")
+	env("MOONCAKE_GLOBAL_SEGMENT_SIZE", &o.sizeText, "global_segment_size")
+
+	var err error
+	if c.SegmentBytes, err = units.ParseSize(o.sizeText); err != nil {
+		return nil, nil, fmt.Errorf("--global_segment_size: %w", err)
+	}
+	if c.Data.RcvLowatBytes, err = socketBytes("--data_rcvlowat", o.rcvLowatText); err != nil {
+		return nil, nil, err
+	}
+	if c.Data.SndbufBytes, err = socketBytes("--data_sndbuf", o.sndBufText); err != nil {
+		return nil, nil, err
+	}
+	c.TEPort, c.DataPort, c.TaskWorkers = int(o.tePort), int(o.dataPort), int(o.taskWorkers)
+	c.HTTPPort = int(o.httpPort)
+	if !o.enableHTTP {
+		c.HTTPPort = -1
+	}
+	if host := announcedHost(c.LocalHostname); host == "" || unspecified(host) {
+		given := c.LocalHostname
+		c.LocalHostname = ownAddress()
+		notes = append(notes, fmt.Sprintf("--local_hostname=%q names no host: announcing %s", given, c.LocalHostname))
+	}
+	return &c, append(notes, o.idleNotes(&c)...), nil
+}
+
+// idleNotes has one line for each flag that was given and has no effect.
+func (o *options) idleNotes(c *segment.Config) []string {
+	var notes []string
+	for _, x := range idleFlags {
+		if o.flags.Changed(x.name) {
+			notes = append(notes, fmt.Sprintf("--%s has no effect here: %s", x.name, x.why))
+		}
+	}
+	if c.Protocol == "tcp" && c.DeviceNames != "" {
+		notes = append(notes, fmt.Sprintf("--device_names=%s has no effect with --protocol=tcp", c.DeviceNames))
+	}
+	return notes
+}
+
+func socketBytes(flag, text string) (int, error) {
+	n, err := units.ParseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", flag, err)
+	}
+	return int(min(n, math.MaxInt32+1)), nil // Validate names the true bound
+}
+
+// announcedHost is the host part of --local_hostname; what cannot be parsed is left for Validate to complain about.
+func announcedHost(text string) string {
+	host, _, err := hostport.Parse(text, 0)
+	if err != nil {
+		return text
+	}
+	return host
+}
+
+func unspecified(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
+}

@@ -1,0 +1,282 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"mooncake/descriptor"
+	"mooncake/internal/hostport"
+	"mooncake/internal/limits"
+	"mooncake/tcp"
+	"mooncake/wire"
+)
+
+// ErrStay is the cause to cancel Run's context with when the daemon is to come back: nothing is withdrawn, arena and
+// state stay, and the next start takes the segment up again.
+var ErrStay = errors.New("the segment stays")
+
+// Daemon is one segment with everything that serves it.
+type Daemon struct {
+	cfg       Config
+	log       *zap.Logger
+	arena     *Arena
+	state     *State
+	clientID  wire.UUID
+	segmentID wire.UUID
+	listeners listeners
+	// published is the name in the descriptor: the endpoint without a metadata server, the segment's name with one.
+	published string
+
+	store     descriptor.Store
+	handshake *descriptor.Server
+	data      *tcp.Server
+	peers     *peers
+
+	control *link // pings and mounts
+	tasks   *link // tasks, so that a slow answer to one of them delays no ping
+
+	remountWanted chan struct{}
+	taskQueue     chan wire.TaskAssignment
+	health        health
+	count         counters
+}
+
+// Open takes everything the daemon needs: ports, arena, memory. What an earlier run left is taken up again when it fits.
+// On an error everything is given back, and a first start leaves nothing behind.
+func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := cfg.Resolve(ctx); err != nil {
+		return nil, err
+	}
+	d := &Daemon{
+		cfg: cfg, log: log,
+		remountWanted: make(chan struct{}, 1),
+		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Daemon) open() (err error) {
+	var cl *claim
+	defer func() {
+		if err == nil {
+			return
+		}
+		d.listeners.close()
+		if d.arena != nil {
+			d.arena.abandon()
+		} else if cl != nil {
+			cl.abandon()
+		}
+	}()
+	if err := d.listeners.listenFixed(&d.cfg); err != nil {
+		return err
+	}
+	if cl, err = claimArena(&d.cfg); err != nil {
+		return err
+	}
+	for _, note := range cl.notes {
+		d.log.Warn(note)
+	}
+	if err := d.listeners.listenRest(&d.cfg, cl); err != nil {
+		return err
+	}
+	if err := d.openArena(cl); err != nil {
+		return err
+	}
+	if err := d.openServices(); err != nil {
+		return err
+	}
+	if d.cfg.PortsFile != "" {
+		return d.Ports().write(d.cfg.PortsFile)
+	}
+	return nil
+}
+
+// openArena checks that there is memory for the segment, maps it and puts its identity on file.
+func (d *Daemon) openArena(cl *claim) error {
+	need, err := cl.missingBytes(d.cfg.SegmentBytes)
+	if err != nil {
+		return err
+	}
+	host, err := readRoom(d.cfg.fsRoot, d.cfg.ShmDir)
+	if err != nil {
+		return err
+	}
+	if err := host.check(d.cfg.SegmentBytes, need, d.cfg.ShmDir); err != nil {
+		return err
+	}
+	if d.arena, err = mapArena(cl, d.cfg.SegmentBytes, d.cfg.HugePages == "madvise"); err != nil {
+		return err
+	}
+	if d.cfg.Prefault {
+		began := time.Now()
+		if err := d.arena.prefault(); err != nil {
+			return err
+		}
+		d.log.Info("memory is there", zap.Uint64("bytes", d.cfg.SegmentBytes), zap.Duration("took", time.Since(began)))
+	}
+	if d.state = cl.state; d.state == nil {
+		if d.state, err = d.newState(); err != nil {
+			return err
+		}
+		if err := d.arena.seal(d.state); err != nil {
+			return err
+		}
+	} else {
+		d.log.Info("taking up the segment of an earlier run", zap.String("segment", d.state.SegmentID), zap.Time("created", d.state.Created))
+	}
+	if d.clientID, err = wire.ParseUUID(d.state.ClientID); err != nil {
+		return err
+	}
+	d.segmentID, err = wire.ParseUUID(d.state.SegmentID)
+	return err
+}
+
+// newState draws the identity of a new segment.
+func (d *Daemon) newState() (*State, error) {
+	client, err := wire.NewDaemonClientID()
+	if err != nil {
+		return nil, err
+	}
+	segment, err := wire.NewDaemonClientID()
+	if err != nil {
+		return nil, err
+	}
+	ports := d.listeners.ports()
+	endpoint := hostport.Join(d.cfg.host(), ports.TE)
+	name := d.cfg.SegmentName
+	if name == "" {
+		name = endpoint
+	}
+	if d.cfg.MetadataServer != P2P {
+		endpoint = name // readers look the endpoint up as a key
+	}
+	return &State{
+		Version: stateVersion, ClientID: client.String(), SegmentID: segment.String(),
+		Base: newBase(d.cfg.SegmentBytes), Size: d.cfg.SegmentBytes, Name: name, Endpoint: endpoint,
+		TEPort: ports.TE, DataPort: ports.Data, Protocol: d.cfg.Protocol, Created: time.Now().UTC().Truncate(time.Second),
+	}, nil
+}
+
+func (d *Daemon) openServices() error {
+	store, err := descriptor.Open(d.cfg.MetadataServer)
+	if err != nil {
+		return fmt.Errorf("--metadata_server: %w", err)
+	}
+	d.store = store
+	d.published = d.state.Endpoint
+	d.handshake = descriptor.NewServer(descriptor.ServerConfig{
+		Describe: func(*descriptor.Segment) (*descriptor.Segment, error) { return d.describe(), nil },
+		Log:      d.log.Named("handshake"),
+	})
+	if d.data, err = d.newDataServer(); err != nil {
+		return err
+	}
+	d.peers = newPeers(store, &d.cfg)
+	host, port, err := hostport.Parse(d.cfg.MasterAddress, 0)
+	if err != nil {
+		return err
+	}
+	d.control = &link{addr: hostport.Join(host, port)}
+	d.tasks = &link{addr: d.control.addr}
+	return nil
+}
+
+// Ports are the ports in use.
+func (d *Daemon) Ports() Ports { return d.listeners.ports() }
+
+// State is the segment's identity. It does not change.
+func (d *Daemon) State() State { return *d.state }
+
+// Run serves, mounts and keeps the segment mounted until the context ends; then it leaves the pool and removes the
+// arena, or, when the context's cause is ErrStay, leaves everything as it is. An error means that a port of the daemon
+// failed; the arena stays then as well.
+func (d *Daemon) Run(ctx context.Context) error {
+	ports := d.Ports()
+	d.log.Info("serving", zap.String("endpoint", d.state.Endpoint), zap.Int("te_port", ports.TE), zap.Int("data_port", ports.Data),
+		zap.Int("http_port", ports.HTTP), zap.String("arena", d.arena.Path()), zap.String("base", fmt.Sprintf("%#x", d.state.Base)))
+	active, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+
+	var servers errgroup.Group
+	serve := func(name string, run func(context.Context) error) {
+		servers.Go(func() error {
+			err := run(serving)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+				stop(errors.Join(ErrStay, err))
+			}
+			return err
+		})
+	}
+	serve("handshake port", func(ctx context.Context) error { return d.handshake.Serve(ctx, d.listeners.handshake) })
+	serve("data port", func(ctx context.Context) error { return d.data.Serve(ctx, d.listeners.data) })
+	if d.listeners.http != nil {
+		serve("http port", d.serveHTTP)
+	}
+
+	var actors errgroup.Group
+	act := func(run func(context.Context)) {
+		actors.Go(func() error { run(active); return nil })
+	}
+	act(d.keepMounted)
+	act(d.remountWhenAsked)
+	act(d.fetchTasks)
+	for range d.cfg.TaskWorkers {
+		act(d.workTasks)
+	}
+	<-active.Done()
+	_ = actors.Wait() // none of them returns an error
+	stays := errors.Is(context.Cause(active), ErrStay)
+	if !stays {
+		d.leave()
+	}
+	stopServing()
+	return errors.Join(servers.Wait(), d.close(stays))
+}
+
+// leave takes the segment out of the pool, in the order in which it came, each step within a bound.
+func (d *Daemon) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.LeaveTimeout)
+	_, err := call(ctx, d.control, &wire.UnmountSegment, &wire.UnmountSegmentRequest{SegmentID: d.segmentID, ClientID: d.clientID})
+	cancel()
+	if err != nil {
+		d.log.Warn("not unmounted: the master drops the segment when its pings stay away", zap.Error(err))
+	} else {
+		d.log.Info("segment unmounted", zap.String("segment", d.state.Name))
+	}
+	if descriptor.IsP2P(d.store) {
+		return
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), d.cfg.LeaveTimeout)
+	defer cancel()
+	if err := descriptor.Withdraw(ctx, d.store, d.published); err != nil {
+		d.log.Warn("metadata keys not removed", zap.Error(err))
+	}
+}
+
+// close gives back what open took, after everything that uses it has ended.
+func (d *Daemon) close(stays bool) error {
+	d.control.close()
+	d.tasks.close()
+	d.peers.close()
+	err := d.store.Close()
+	if stays {
+		d.log.Info("leaving the segment for the next start", zap.String("arena", d.arena.Path()))
+		return errors.Join(err, d.arena.Close())
+	}
+	return errors.Join(err, d.arena.Remove())
+}

@@ -1,0 +1,141 @@
+package segment
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/internal/limits"
+	"mooncake/wire"
+)
+
+// keepMounted brings the segment into the pool and keeps it there: mount once, then a ping at every interval. It ends
+// with the context only.
+func (d *Daemon) keepMounted(ctx context.Context) {
+	if !d.mountFirst(ctx) {
+		return
+	}
+	tick := time.NewTicker(d.cfg.PingEvery)
+	defer tick.Stop()
+	for {
+		d.ping(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// mountFirst publishes and mounts until both have worked. A master that refuses is asked again like one that is away: a
+// refusal may pass, as when it still holds an earlier client of this segment.
+func (d *Daemon) mountFirst(ctx context.Context) bool {
+	pause := limits.SegmentBackoffMinMs * time.Millisecond
+	said := ""
+	for {
+		err := d.publish(ctx)
+		if err == nil {
+			_, err = call(ctx, d.control, &wire.MountSegment, &wire.MountSegmentRequest{Segment: d.segment(), ClientID: d.clientID})
+		}
+		if err == nil {
+			d.health.mounted()
+			d.log.Info("segment mounted", zap.String("segment", d.state.Name), zap.String("endpoint", d.state.Endpoint),
+				zap.String("client", d.state.ClientID), zap.Uint64("size_bytes", d.state.Size))
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if text := err.Error(); text != said {
+			said = text
+			d.log.Warn("not mounted yet, trying on", zap.String("master", d.cfg.MasterAddress), zap.Error(err))
+		}
+		if _, no := refused(err); no {
+			pause = limits.SegmentBackoffMaxMs * time.Millisecond
+		}
+		if !sleep(ctx, pause) {
+			return false
+		}
+		pause = min(2*pause, limits.SegmentBackoffMaxMs*time.Millisecond)
+	}
+}
+
+// ping tells the master that the segment lives. What the answer asks for is done elsewhere, so that the next ping is
+// never late.
+func (d *Daemon) ping(ctx context.Context) {
+	answer, err := call(ctx, d.control, &wire.Ping, &wire.PingRequest{ClientID: d.clientID})
+	if err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		d.count.pingsFailed.Add(1)
+		if d.health.lost() {
+			d.log.Warn("master does not answer, trying on", zap.String("master", d.cfg.MasterAddress), zap.Error(err))
+		}
+		return
+	}
+	d.count.pings.Add(1)
+	if d.health.found() {
+		d.log.Info("master answers again", zap.String("master", d.cfg.MasterAddress))
+	}
+	if answer.ClientStatus == wire.ClientStatusNeedRemount {
+		select {
+		case d.remountWanted <- struct{}{}:
+		default: // one is under way, and the next ping asks again
+		}
+	}
+}
+
+// remountWhenAsked offers the segment again each time the master says that it does not know this client. With a
+// metadata server the keys are written again first: the master may have had them removed.
+func (d *Daemon) remountWhenAsked(ctx context.Context) {
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.remountWanted:
+		}
+		err := d.publish(ctx)
+		if err == nil {
+			_, err = call(ctx, d.control, &wire.ReMountSegment, &wire.ReMountSegmentRequest{Segments: []wire.Segment{d.segment()}, ClientID: d.clientID})
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			said = ""
+			d.count.remounts.Add(1)
+			d.health.mounted()
+			d.log.Info("segment remounted", zap.String("segment", d.state.Name), zap.String("client", d.state.ClientID))
+		default:
+			d.count.remountsFailed.Add(1)
+			d.health.unmounted()
+			if text := err.Error(); text != said {
+				said = text
+				d.log.Warn("cannot remount, trying on", zap.String("segment", d.state.Name), zap.Error(err))
+			}
+		}
+	}
+}
+
+// segment is what the master is told.
+func (d *Daemon) segment() wire.Segment {
+	return wire.Segment{
+		ID: d.segmentID, Name: d.state.Name, Base: d.state.Base, Size: d.state.Size,
+		TeEndpoint: d.state.Endpoint, Protocol: d.state.Protocol,
+	}
+}
+
+// sleep waits and reports whether the context still lives.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

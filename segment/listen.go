@@ -1,0 +1,125 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// listeners are all the ports of a daemon, bound together before anything is announced: whoever learns of a segment
+// finds its ports open.
+type listeners struct {
+	handshake, data, http net.Listener
+}
+
+// listenFixed binds what the configuration fixes. It comes before the arena is looked at, so that a busy port is told
+// as such.
+func (l *listeners) listenFixed(c *Config) (err error) {
+	if c.HTTPPort >= 0 {
+		if l.http, err = listen(c.BindAddress, c.HTTPPort, "--http_port"); err != nil {
+			return err
+		}
+	}
+	if c.TEPort != 0 {
+		if l.handshake, err = listen(c.BindAddress, c.TEPort, "--te_port"); err != nil {
+			return err
+		}
+	}
+	if c.DataPort != 0 {
+		if l.data, err = listen(c.BindAddress, c.DataPort, "--data_port"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenRest binds the other ports: those of the segment that is taken up again, which must be the same because clients
+// remember them, or else any that are allowed.
+func (l *listeners) listenRest(c *Config, cl *claim) error {
+	rules := readPortRules(c.procRoot)
+	pick := func(at *net.Listener, remembered func(*State) int, flag string) error {
+		if *at != nil {
+			return nil
+		}
+		var err error
+		if cl.state != nil {
+			*at, err = listen(c.BindAddress, remembered(cl.state), flag)
+			if err != nil {
+				return fmt.Errorf("%w; it is the port of the segment in %s, which clients remember, and --fresh discards that segment", err, cl.arenaPath)
+			}
+			return nil
+		}
+		if cl.wanted != nil {
+			if *at, err = listen(c.BindAddress, remembered(cl.wanted), flag); err == nil {
+				return nil
+			}
+		}
+		*at, err = rules.choose(func(port int) (net.Listener, error) { return listen(c.BindAddress, port, flag) })
+		return err
+	}
+	if err := pick(&l.handshake, func(s *State) int { return s.TEPort }, "--te_port"); err != nil {
+		return err
+	}
+	return pick(&l.data, func(s *State) int { return s.DataPort }, "--data_port")
+}
+
+func (l *listeners) close() {
+	for _, ln := range []net.Listener{l.handshake, l.data, l.http} {
+		if ln != nil {
+			_ = ln.Close() // a second close only says that it is closed
+		}
+	}
+}
+
+// listen opens one port; the error is one sentence with the address, the reason and the flag to change.
+func listen(host string, port int, flag string) (net.Listener, error) {
+	host = strings.Trim(host, "[]")
+	network := "tcp"
+	if host == "0.0.0.0" {
+		network = "tcp4"
+	}
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	ln, err := net.Listen(network, addr)
+	if err == nil {
+		return ln, nil
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with %s", addr, errno, flag)
+	}
+	return nil, fmt.Errorf("cannot listen on %s: %w; choose another with %s", addr, err, flag)
+}
+
+func isAddrInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
+
+// Ports are the real ports of a running daemon; 0 means not open.
+type Ports struct {
+	TE, Data, HTTP int
+}
+
+func (l *listeners) ports() Ports {
+	port := func(ln net.Listener) int {
+		if ln == nil {
+			return 0
+		}
+		return ln.Addr().(*net.TCPAddr).Port
+	}
+	return Ports{TE: port(l.handshake), Data: port(l.data), HTTP: port(l.http)}
+}
+
+// write leaves the ports where a launcher looks for them: complete, or not at all.
+func (p Ports) write(path string) error {
+	text := fmt.Sprintf("te_port=%d\ndata_port=%d\nhttp_port=%d\n", p.TE, p.Data, p.HTTP)
+	part := path + ".part"
+	if err := os.WriteFile(part, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("--ports_file=%s cannot be written: %w", path, err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return fmt.Errorf("--ports_file=%s cannot be written: %w", path, err)
+	}
+	return nil
+}

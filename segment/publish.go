@@ -1,0 +1,61 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/descriptor"
+	"mooncake/internal/hostport"
+	"mooncake/internal/limits"
+)
+
+// describe is the descriptor that peers get, from the handshake port or the metadata server.
+func (d *Daemon) describe() *descriptor.Segment {
+	return &descriptor.Segment{
+		Buffers:         []descriptor.Buffer{{Addr: d.state.Base, Length: d.state.Size, Name: d.state.Name}},
+		Name:            d.published,
+		Protocol:        descriptor.ProtocolTCP,
+		TCPDataHost:     d.cfg.host(),
+		TCPDataPort:     uint16(d.state.DataPort),
+		TCPProtoVersion: descriptor.TCPAcknowledged,
+		Timestamp:       descriptor.Stamp(time.Now()),
+	}
+}
+
+func (d *Daemon) location() descriptor.Location {
+	return descriptor.Location{Host: d.cfg.host(), RPCPort: uint16(d.state.TEPort)}
+}
+
+// publish writes the metadata keys; without a metadata server there is nothing to do. A name that is taken by a process
+// that no longer answers is taken over: it died without withdrawing.
+func (d *Daemon) publish(ctx context.Context) error {
+	if descriptor.IsP2P(d.store) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limits.SegmentPublishMs*time.Millisecond)
+	defer cancel()
+	err := descriptor.Publish(ctx, d.store, d.describe(), d.location())
+	if !errors.Is(err, descriptor.ErrNameTaken) {
+		return err
+	}
+	key := descriptor.RPCMetaKey(d.published)
+	text, getErr := d.store.Get(ctx, key)
+	if getErr != nil && !errors.Is(getErr, descriptor.ErrNotFound) {
+		return getErr
+	}
+	if other, err := descriptor.ParseLocation(text); getErr == nil && err == nil {
+		at := hostport.Join(other.Host, int(other.RPCPort))
+		if at != d.state.Endpoint && descriptor.Probe(ctx, at) == nil {
+			return fmt.Errorf("the name %s is held by a living process at %s: give this daemon another --segment_name", d.published, at)
+		}
+		d.log.Info("taking over the name of a process that is gone", zap.String("name", d.published), zap.String("was_at", at))
+	}
+	if err := d.store.Delete(ctx, key); err != nil && !errors.Is(err, descriptor.ErrNotFound) {
+		return err
+	}
+	return descriptor.Publish(ctx, d.store, d.describe(), d.location())
+}
