@@ -13,6 +13,8 @@ import (
 
 // anyCall is a call without its types, for tests that walk over all of them.
 type anyCall interface {
+	newRequest() any
+	newReply() any
 	decodeRequestAny(body []byte, d Dialect) (any, error)
 	decodeReplyAny(body []byte, d Dialect) (any, error)
 	appendRequestAny(dst []byte, d Dialect, x any) []byte
@@ -22,6 +24,10 @@ type anyCall interface {
 type typedCall[Req, Rep any] struct{ c *Call[Req, Rep] }
 
 func callOf[Req, Rep any](c *Call[Req, Rep]) anyCall { return typedCall[Req, Rep]{c} }
+
+func (t typedCall[Req, Rep]) newRequest() any { return new(Req) }
+
+func (t typedCall[Req, Rep]) newReply() any { return new(Rep) }
 
 func (t typedCall[Req, Rep]) decodeRequestAny(body []byte, d Dialect) (any, error) {
 	x := new(Req)

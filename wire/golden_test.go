@@ -49,6 +49,7 @@ func checkFrame(t *testing.T, f *frame) {
 		t.Errorf("%s:%d: %v", f.file, f.line, err)
 		return
 	}
+	checkDecoded(t, f, x)
 	if !f.Exact {
 		if len(again) != len(body) {
 			t.Errorf("%s:%d: %s writes %d bytes, want %d", f.file, f.line, f.RPC, len(again), len(body))
