@@ -418,3 +418,26 @@ const (
 
 // MetricsOtherCalls bounds the names of calls that are counted without series of their own; the protocol has 81 calls.
 const MetricsOtherCalls = 128
+
+// tcp: initiator
+
+// DialerLanes is how many connections an initiator keeps to one holder: four, as the original's clients.
+const DialerLanes = 4
+
+// DialerPeers is how many holders an initiator keeps connections to at once.
+const DialerPeers = 1024
+
+// DialerConnectMs and DialerProgressMs bound a connection attempt and a request that stands still: the original's values
+// for handshakes and for the status of a request.
+const (
+	DialerConnectMs  = 5000
+	DialerProgressMs = 30000
+)
+
+// DialerIdleMs is how long an unused connection is kept: longer than the pauses inside a job, shorter than the time
+// after which firewalls forget a connection.
+const DialerIdleMs = 60000
+
+// DialerLastWordMs is how long an initiator whose sending failed looks for the reason. It has arrived before the failure
+// or it will not come.
+const DialerLastWordMs = 100

@@ -1,0 +1,156 @@
+package metrics
+
+import "slices"
+
+type kind uint8
+
+const (
+	gauge kind = iota
+	counter
+)
+
+// Stats are the figures that a Source hands over at a scrape.
+type Stats struct {
+	Keys           uint64 // objects, half written ones included
+	OpenKeys       uint64 // half written ones
+	SoftPinnedKeys uint64
+	Replicas       uint64 // copies held in memory
+	Segments       uint64
+	ActiveClients  uint64
+
+	CapacityBytes    uint64
+	AllocatedBytes   uint64
+	QuarantinedBytes uint64 // held back from writes that were given up
+	CatalogBytes     uint64 // memory of the records outside Go's heap
+
+	EvictionAttempts      uint64
+	EvictionSuccesses     uint64
+	EvictedKeys           uint64
+	EvictedBytes          uint64
+	DiscardedPuts         uint64
+	ReleasedPuts          uint64
+	PutStartAllocFailures uint64
+	PutStartPartialAllocs uint64
+	ExpiredClients        uint64
+}
+
+// Segment is one mounted segment as the labelled series show it.
+type Segment struct {
+	Name           string // need not be unique: series of the same name are summed
+	AllocatedBytes uint64
+	CapacityBytes  uint64
+}
+
+// Source is the live state behind the series. It is asked once per scrape, from the scraping goroutine.
+type Source interface {
+	Stats() Stats
+	Segments() []Segment
+}
+
+// snapshot is everything a scrape needs, taken at its begin.
+type snapshot struct {
+	Stats
+	segments   []Segment
+	calls      *Calls
+	process    processMemory
+	lookups    uint64
+	hits       uint64
+	hitBytes   uint64
+	goroutines uint64
+}
+
+// row is one series without labels.
+type row struct {
+	name  string
+	kind  kind
+	help  string
+	value func(*snapshot) uint64
+}
+
+func zero(*snapshot) uint64 { return 0 }
+
+// totals is the table of all series without labels except those of remote calls, which callRows derives.
+var totals = []row{
+	{"master_allocated_bytes", gauge, "Bytes of all replicas on mounted segments.", func(s *snapshot) uint64 { return s.AllocatedBytes }},
+	{"master_total_capacity_bytes", gauge, "Bytes of all mounted segments.", func(s *snapshot) uint64 { return s.CapacityBytes }},
+	{"master_key_count", gauge, "Objects known, half written ones included.", func(s *snapshot) uint64 { return s.Keys }},
+	{"master_soft_pin_key_count", gauge, "Objects with a living soft pin.", func(s *snapshot) uint64 { return s.SoftPinnedKeys }},
+	{"master_active_clients", gauge, "Clients that mounted segments and keep pinging.", func(s *snapshot) uint64 { return s.ActiveClients }},
+
+	{"master_put_start_alloc_failures_total", counter, "Puts refused because no room was found.", func(s *snapshot) uint64 { return s.PutStartAllocFailures }},
+	{"master_put_start_partial_allocations_total", counter, "Puts that got fewer copies than they asked for.", func(s *snapshot) uint64 { return s.PutStartPartialAllocs }},
+	{"master_put_start_discard_cnt", counter, "Unfinished puts that another put took over or that grew too old.", func(s *snapshot) uint64 { return s.DiscardedPuts }},
+	{"master_put_start_release_cnt", counter, "Unfinished puts that went and whose room was given back.", func(s *snapshot) uint64 { return s.ReleasedPuts }},
+	{"master_put_start_discarded_staging_size", gauge, "Bytes held back from writes that were given up.", func(s *snapshot) uint64 { return s.QuarantinedBytes }},
+
+	{"master_attempted_evictions_total", counter, "Rounds of eviction begun.", func(s *snapshot) uint64 { return s.EvictionAttempts }},
+	{"master_successful_evictions_total", counter, "Rounds of eviction that freed something.", func(s *snapshot) uint64 { return s.EvictionSuccesses }},
+	{"master_evicted_key_count", counter, "Objects evicted.", func(s *snapshot) uint64 { return s.EvictedKeys }},
+	{"master_evicted_size_bytes", counter, "Bytes evicted.", func(s *snapshot) uint64 { return s.EvictedBytes }},
+
+	{"total_get_nums_", counter, "Keys whose replica list was asked for.", func(s *snapshot) uint64 { return s.lookups }},
+	{"valid_get_nums_", counter, "Keys whose replica list was asked for and found.", func(s *snapshot) uint64 { return s.hits }},
+	{"mem_cache_hit_nums_", counter, "Replica lists found with a copy in memory.", func(s *snapshot) uint64 { return s.hits }},
+	{"mem_cache_hit_bytes_total", counter, "Bytes of the objects whose replica lists were found.", func(s *snapshot) uint64 { return s.hitBytes }},
+	{"mem_cache_nums_", gauge, "Copies held in memory, half written ones included.", func(s *snapshot) uint64 { return s.Replicas }},
+
+	// This master keeps objects in memory only. Dashboards divide by sums of memory and the kinds below.
+	{"file_cache_hit_nums_", counter, "Always 0: no copy lies in a file.", zero},
+	{"file_cache_hit_bytes_total", counter, "Always 0: no copy lies in a file.", zero},
+	{"file_cache_nums_", gauge, "Always 0: no copy lies in a file.", zero},
+	{"master_allocated_file_size_bytes", gauge, "Always 0: no copy lies in a file.", zero},
+	{"master_total_file_capacity_bytes", gauge, "Always 0: no copy lies in a file.", zero},
+	{"master_nof_allocated_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
+	{"master_total_nof_capacity_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
+
+	{"mooncake_master_segments", gauge, "Mounted segments.", func(s *snapshot) uint64 { return s.Stats.Segments }},
+	{"mooncake_master_open_keys", gauge, "Objects whose first write has not ended.", func(s *snapshot) uint64 { return s.OpenKeys }},
+	{"mooncake_master_catalog_bytes", gauge, "Memory of the catalog's records, which Go's heap figures do not show.", func(s *snapshot) uint64 { return s.CatalogBytes }},
+	{"mooncake_master_expired_clients_total", counter, "Clients whose segments went because they fell silent.", func(s *snapshot) uint64 { return s.ExpiredClients }},
+	{"mooncake_master_goroutines", gauge, "Goroutines of the process.", func(s *snapshot) uint64 { return s.goroutines }},
+}
+
+// processRows are printed where the system tells them.
+var processRows = []row{
+	{"mooncake_process_rss_bytes", gauge, "Resident memory of the process.", func(s *snapshot) uint64 { return s.process.rss }},
+	{"mooncake_process_rss_peak_bytes", gauge, "Highest resident memory so far.", func(s *snapshot) uint64 { return s.process.rssPeak }},
+	{"mooncake_process_rss_anon_bytes", gauge, "Resident memory that no file backs.", func(s *snapshot) uint64 { return s.process.rssAnon }},
+	{"mooncake_process_rss_file_bytes", gauge, "Resident memory that files back.", func(s *snapshot) uint64 { return s.process.rssFile }},
+	{"mooncake_process_rss_shmem_bytes", gauge, "Resident shared memory.", func(s *snapshot) uint64 { return s.process.rssShmem }},
+	{"mooncake_process_vsize_bytes", gauge, "Mapped address space.", func(s *snapshot) uint64 { return s.process.vsize }},
+	{"mooncake_process_swap_bytes", gauge, "Memory of the process in swap.", func(s *snapshot) uint64 { return s.process.swap }},
+}
+
+// callRows derives the rows of the remote calls that have series of their own.
+func callRows() []row {
+	var out []row
+	add := func(call, name, help string, kind kind, pick func(CallCounts) uint64) {
+		out = append(out, row{"master_" + name, kind, help, func(s *snapshot) uint64 { return pick(s.calls.Read(call)) }})
+	}
+	for _, c := range slices.Concat(callSeries, batchSeries) {
+		add(c.call, c.series+"_requests_total", "Calls of "+c.call+".", counter, func(n CallCounts) uint64 { return n.Requests })
+		add(c.call, c.series+"_failures_total", "Calls of "+c.call+" in which everything failed.", counter, func(n CallCounts) uint64 { return n.Failures })
+	}
+	for _, c := range batchSeries {
+		add(c.call, c.series+"_partial_successes_total", "Calls of "+c.call+" in which some items failed.", counter, func(n CallCounts) uint64 { return n.Partial })
+		add(c.call, c.series+"_items_total", "Items of all calls of "+c.call+".", counter, func(n CallCounts) uint64 { return n.Items })
+		add(c.call, c.series+"_failed_items_total", "Items of "+c.call+" that failed.", counter, func(n CallCounts) uint64 { return n.FailedItems })
+	}
+	return out
+}
+
+// Series with labels, and the histogram.
+const (
+	segmentAllocated  = "segment_allocated_bytes"
+	segmentCapacity   = "segment_total_capacity_bytes"
+	valueSize         = "master_value_size_bytes"
+	otherRequests     = "mooncake_master_other_calls_total"
+	otherFailures     = "mooncake_master_other_call_failures_total"
+	buildInfo         = "mooncake_build_info"
+	segmentAllocHelp  = "Bytes of the replicas on segments of this name."
+	segmentCapHelp    = "Bytes of the mounted segments of this name."
+	valueSizeHelp     = "Sizes of the values whose put was started."
+	otherRequestsHelp = "Calls that have no series of their own."
+	otherFailuresHelp = "Calls without series of their own that failed."
+	buildInfoHelp     = "Always 1; the labels tell the release."
+)
