@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"math/rand/v2"
+	"sync"
+	"unsafe"
+
+	"mooncake/internal/limits"
+)
+
+// A Catalog is the leader's view: the state, and what only a leader knows.
+type Catalog struct {
+	cfg      Config
+	onChange func([]Change)
+
+	mu      sync.Mutex
+	s       *state
+	dice    *rand.Rand
+	clients map[UUID]*client
+	active  int // clients that are ok
+	stats   Stats
+	sweeper sweeper
+
+	placer   placer
+	asks     uint32 // puts that looked for room
+	searches uint32 // searches for victims
+
+	// What a decision is written into. It is used again by the next one.
+	changes  []Change
+	replicas []ReplicaChange
+	text     []byte
+}
+
+// New returns an empty Catalog.
+func New(cfg Config) *Catalog {
+	return &Catalog{
+		cfg:     cfg,
+		s:       newState(),
+		dice:    rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
+		clients: map[UUID]*client{},
+	}
+}
+
+// Close gives the memory of the records back. Nothing may be called afterwards.
+func (c *Catalog) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.s.arena.freeAll()
+}
+
+// OnChange sets a function that is told of every decision before it takes effect. It is called under the writer's lock
+// and must not call the Catalog; the Changes are valid until it returns. It must be set before the first call.
+func (c *Catalog) OnChange(f func([]Change)) { c.onChange = f }
+
+// Apply carries out Changes that were decided elsewhere.
+func (c *Catalog) Apply(changes []Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range changes {
+		c.s.apply(&changes[i], false)
+	}
+	c.s.tidy(limits.CatalogSliceItems)
+}
+
+// begin starts the writing down of a decision.
+func (c *Catalog) begin() {
+	clear(c.changes)
+	c.changes, c.replicas, c.text = c.changes[:0], c.replicas[:0], c.text[:0]
+}
+
+// note adds a Change to the decision. The result is valid until the next note.
+func (c *Catalog) note(kind ChangeKind, now Time) *Change {
+	c.changes = append(c.changes, Change{Kind: kind, Time: now})
+	return &c.changes[len(c.changes)-1]
+}
+
+// commit reports the decision and carries it out.
+func (c *Catalog) commit() {
+	if len(c.changes) == 0 {
+		return
+	}
+	if c.onChange != nil {
+		c.onChange(c.changes)
+	}
+	for i := range c.changes {
+		c.s.apply(&c.changes[i], true)
+	}
+}
+
+// keep copies a key out of its record into the decision: applying the Change may take the record away.
+func (c *Catalog) keep(key string) string {
+	at := len(c.text)
+	c.text = append(c.text, key...)
+	return unsafe.String(unsafe.SliceData(c.text[at:]), len(key))
+}
+
+// replicasOf lists the replicas of an object on mounted segments in the decision: all, or those with the given status.
+func (c *Catalog) replicasOf(n name, status uint8) []ReplicaChange {
+	at := len(c.replicas)
+	size := c.s.record(n).size
+	for rn := n; rn != 0; {
+		rep := c.s.replica(rn)
+		if seg := c.s.segments.list[rep.segment]; !seg.dead.Load() && (status == 0 || rep.status == status) {
+			c.replicas = append(c.replicas, ReplicaChange{rep.id, seg.info.ID, rep.offset, size})
+		}
+		rn = rep.next
+	}
+	return c.replicas[at:len(c.replicas):len(c.replicas)]
+}
+
+// noteDrop decides that an object goes with all its replicas.
+func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, early Time) {
+	replicas := c.replicasOf(n, 0)
+	key := c.keep(c.s.record(n).key())
+	ch := c.note(ChangeDrop, now)
+	ch.Key, ch.Cause, ch.Until, ch.EarlyFrom, ch.Replicas = key, cause, until, early, replicas
+}
+
+// Stats returns the figures behind the metrics.
+func (c *Catalog) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.stats
+	st.Keys, st.OpenKeys = c.s.keys, uint64(c.s.open.count)
+	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
+	st.Segments, st.ActiveClients = uint64(len(c.s.segments.mounted)), uint64(c.active)
+	st.CapacityBytes, st.AllocatedBytes = c.s.capacity, c.s.allocated
+	st.QuarantinedBytes, st.ArenaBytes = c.s.heldBack.bytes, uint64(c.s.arena.held)
+	return st
+}

@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+)
+
+// A ChangeKind says what a Change does.
+type ChangeKind uint8
+
+// The kinds of changes.
+const (
+	// ChangeMount adds Segment, owned by Client.
+	ChangeMount ChangeKind = iota + 1
+	// ChangeUnmount takes the segment Segment.ID away with every replica and quarantined range on it.
+	ChangeUnmount
+	// ChangePut creates Key with Replicas, unfinished.
+	ChangePut
+	// ChangeEnd completes Replicas of Key and commits the soft pin asked for by the write.
+	ChangeEnd
+	// ChangeReopen makes the complete Replicas of Key unfinished again, for Client to write over.
+	ChangeReopen
+	// ChangeDrop takes Replicas of Key away, and Key itself with the last of them. Their ranges are free at once, or go
+	// into quarantine until Until.
+	ChangeDrop
+	// ChangeRelease ends the quarantine of the ranges in Replicas.
+	ChangeRelease
+)
+
+// A Cause says why replicas were dropped. Applying a Change does not look at it.
+type Cause uint8
+
+// The causes of a ChangeDrop.
+const (
+	CauseRemove Cause = iota + 1
+	CauseRevoke
+	CauseEvict
+	CauseDiscard // an unfinished object, taken over by another put
+	CauseRelease // an unfinished object whose time was up
+	CauseUpsert  // replaced by a value of another size
+)
+
+// A ReplicaChange names a replica and its exact range.
+type ReplicaChange struct {
+	ID      uint64
+	Segment UUID
+	Offset  uint64
+	Size    uint64
+}
+
+// A Change is one step of the catalog's history, complete in itself: applying it needs neither clock nor chance. Which
+// fields count depends on Kind.
+type Change struct {
+	Kind     ChangeKind
+	Cause    Cause
+	DataType uint8
+	// SoftPin and SoftPinTTLMs are carried by the write and take effect at its ChangeEnd.
+	SoftPin      uint8
+	HardPin      bool
+	HasChecksum  bool // ChangeEnd: Checksum is the object's
+	KeepChecksum bool // ChangeEnd: leave the object's checksum as it is
+	Time         Time // when it was decided
+	Until        Time // ChangeDrop: end of the quarantine; 0 is none
+	EarlyFrom    Time // ChangeDrop: from when a put in need may end the quarantine; Never if a writer may be at work
+	PinnedUntil  Time // ChangePut: soft pin taken over from the object that it replaces
+	SoftPinTTLMs int64
+	Client       UUID
+	Key          string
+	Group        string
+	Size         uint64
+	Checksum     uint64
+	Replicas     []ReplicaChange
+	Segment      *Segment
+}
+
+// Clone returns a copy that shares nothing with the catalog. What OnChange passes is valid only until it returns.
+func (c *Change) Clone() Change {
+	d := *c
+	d.Key = strings.Clone(c.Key)
+	d.Group = strings.Clone(c.Group)
+	d.Replicas = slices.Clone(c.Replicas)
+	if c.Segment != nil {
+		s := *c.Segment
+		d.Segment = &s
+	}
+	return d
+}

@@ -1,0 +1,99 @@
+package catalog
+
+import (
+	"hash/maphash"
+
+	"mooncake/internal/limits"
+)
+
+// unitTable gives the part of the index that holds the units of a hash.
+func (s *state) unitTable(hash uint64) *table {
+	return &s.groups[hash>>(64-limits.CatalogUnitShardBits)]
+}
+
+// findUnit returns the group, or the bundle without group, of that name; 0 when it has no member.
+func (s *state) findUnit(text string, group bool) name {
+	hash := maphash.String(s.seed, text)
+	t := s.unitTable(hash)
+	n, at := t.first(hash)
+	for n != 0 {
+		if u := s.unit(n); u.group == group && u.name() == text {
+			return n
+		}
+		n, at = t.next(hash, at)
+	}
+	return 0
+}
+
+// join makes a record a member of a unit, which is made when it has no member yet. Without memory for it the record
+// stays alone.
+func (s *state) join(n name, text string, group bool) {
+	un := s.findUnit(text, group)
+	if un == 0 {
+		if un = s.arena.alloc(kindUnit, unitBytes+len(text)); un == 0 {
+			return
+		}
+		u := s.unit(un)
+		u.nameBytes, u.group = uint32(len(text)), group
+		setBytes(s.arena.at(un), unitBytes, text)
+		hash := maphash.String(s.seed, text)
+		s.unitTable(hash).insert(hash, un)
+		s.units++
+	}
+	r, u := s.record(n), s.unit(un)
+	r.unit, r.unitNext = un, u.head
+	if u.head != 0 {
+		s.record(u.head).unitPrev = n
+	}
+	u.head = n
+	u.members++
+	u.lastTouch = max(u.lastTouch, r.time)
+	if r.flags&flagHardPin != 0 {
+		u.pinned++
+	}
+	if r.marks&markPart != 0 {
+		u.parts++
+	}
+}
+
+// leave takes a record, which is in no list, out of its unit. The unit goes with its last member.
+func (s *state) leave(n name) {
+	r := s.record(n)
+	if r.unit == 0 {
+		return
+	}
+	u := s.unit(r.unit)
+	if r.unitPrev != 0 {
+		s.record(r.unitPrev).unitNext = r.unitNext
+	} else {
+		u.head = r.unitNext
+	}
+	if r.unitNext != 0 {
+		s.record(r.unitNext).unitPrev = r.unitPrev
+	}
+	u.members--
+	if r.flags&flagHardPin != 0 {
+		u.pinned--
+	}
+	if r.marks&markPart != 0 {
+		u.parts--
+	}
+	if r.marks&markPublished != 0 {
+		u.manifests--
+	}
+	if u.members == 0 {
+		hash := maphash.String(s.seed, u.name())
+		s.unitTable(hash).remove(hash, r.unit)
+		s.arena.release(r.unit)
+		s.units--
+	}
+	r.unit, r.unitPrev, r.unitNext = 0, 0, 0
+}
+
+// groupOf names the group of a record; "" when it has none.
+func (s *state) groupOf(r *record) string {
+	if r.flags&flagGroup == 0 || r.unit == 0 {
+		return ""
+	}
+	return s.unit(r.unit).name()
+}

@@ -1,0 +1,128 @@
+package catalog
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// A replica is one copy of an object. The first lies at the start of the object's record, so both have one name; each
+// further one has a slot of its own.
+//
+// Readers, under the shard's lock, look at id, offset, segment, next and status; the rest belongs to the writer.
+type replica struct {
+	id      uint64
+	offset  uint64
+	segment uint32 // number in state.segments
+	owner   name   // the record
+	next    name   // next replica of the object
+	segPrev name   // neighbours in the segment's list
+	segNext name
+	_       uint16
+	status  uint8
+	_       uint8
+}
+
+// A record is an object; its key follows it in the same slot. Readers look at replica, lease, size, checksum, unit,
+// keyBytes, flags, dataType; the rest belongs to the writer.
+type record struct {
+	replica
+	lease    int64 // end of the lease; raised by readers
+	size     uint64
+	time     int64 // start of the write while it is unfinished, its completion afterwards
+	checksum uint64
+
+	agePrev, ageNext name   // neighbours in the list of an age, or of the unfinished
+	ageBucket        uint32 // which age
+	client           uint32 // the writer, number in state.owners
+
+	unit               name // group or bundle; 0 is none
+	unitPrev, unitNext name
+
+	keyBytes uint32 // 0 marks a free slot
+	flags    uint8  // seen by readers
+	list     uint8  // which list agePrev and ageNext belong to
+	marks    uint8  // seen by the writer only
+	dataType uint8
+	replicas uint8
+	_        [3]byte
+}
+
+// A unit is a group, or a bundle whose keys carry no group; its name follows it in the same slot. Readers raise lease;
+// the rest belongs to the writer.
+type unit struct {
+	lease     int64 // latest end of a lease of any member
+	lastTouch int64 // latest start or completion of a write
+	head      name  // list of members
+	members   uint32
+	open      uint32 // members being written
+	pinned    uint32 // hard pinned members
+	soft      uint32 // soft pinned members
+	parts     uint32 // members with the key of a bundle
+	manifests uint32 // complete manifests among them
+	stamp     uint32 // the last plan of an eviction that looked at it
+	nameBytes uint32 // 0 marks a free slot
+	group     bool
+	_         [3]byte
+}
+
+const (
+	recordBytes  = int(unsafe.Sizeof(record{}))
+	replicaBytes = int(unsafe.Sizeof(replica{}))
+	unitBytes    = int(unsafe.Sizeof(unit{}))
+)
+
+// Flags of a record.
+const (
+	flagHidden   uint8 = 1 << iota // about to go: absent for readers
+	flagChecksum                   // checksum is set
+	flagHardPin
+	flagGroup // unit is a group: its lease is every member's
+)
+
+// Marks of a record.
+const (
+	markSoftPin   uint8 = 1 << iota // has an entry in state.pins
+	markPart                        // key of a bundle
+	markManifest                    // key of a bundle's manifest
+	markPublished                   // complete manifest, counted by its unit
+	markVictim                      // chosen by the eviction under way
+)
+
+// Lists of records.
+const (
+	listNone uint8 = iota
+	listOpen       // being written, oldest start first
+	listAge        // evictable
+	listSoft       // evictable when nothing else is
+)
+
+func (s *state) record(n name) *record   { return (*record)(s.arena.at(n)) }
+func (s *state) replica(n name) *replica { return (*replica)(s.arena.at(n)) }
+func (s *state) unit(n name) *unit       { return (*unit)(s.arena.at(n)) }
+
+// key returns the bytes behind a record. They must not outlive the lock under which it was found.
+func (r *record) key() string {
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(r), recordBytes)), r.keyBytes)
+}
+
+func (u *unit) name() string {
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(u), unitBytes)), u.nameBytes)
+}
+
+// setBytes copies text behind a header of the given size.
+func setBytes(header unsafe.Pointer, size int, text string) {
+	copy(unsafe.Slice((*byte)(unsafe.Add(header, size)), len(text)), text)
+}
+
+// raise sets *lease to at least until.
+func raise(lease *int64, until int64) {
+	for {
+		old := atomic.LoadInt64(lease)
+		if old >= until || atomic.CompareAndSwapInt64(lease, old, until) {
+			return
+		}
+	}
+}
+
+// isOpen tells whether the object is being written.
+func (r *record) isOpen() bool { return r.list == listOpen }

@@ -1,0 +1,300 @@
+package catalog
+
+import (
+	"math"
+	"sync/atomic"
+
+	"mooncake/internal/limits"
+)
+
+// An ask is a put in need of room. Its own group and bundle are spared: a put must not take its bundle's first members
+// to store its last.
+type ask struct {
+	now    Time
+	size   uint64
+	number uint32
+	self   name   // the object that the put replaces
+	group  name   // the put's group, if it has members
+	prefix string // the put's bundle; "" is none
+	soft   bool   // soft pinned objects may go
+}
+
+// A trialRange is a range set free on trial.
+type trialRange struct {
+	seg    *segment
+	offset uint64
+	size   uint64
+	record name
+}
+
+// age tells since when nothing is known of an object, or of the whole unit that it belongs to, as a bucket. An object
+// may go when its bucket is not after the present one. What is leased, being written, pinned or part of a bundle under
+// way has a bucket in the future; a hard pin is in no list at all.
+func (c *Catalog) age(r *record, now Time) uint32 {
+	at := max(r.time, atomic.LoadInt64(&r.lease))
+	if r.unit == 0 {
+		return bucketAfter(at, now)
+	}
+	u := c.s.unit(r.unit)
+	at = max(at, u.lastTouch, atomic.LoadInt64(&u.lease))
+	if u.open > 0 || u.pinned > 0 {
+		return bucketOf(int64(now)) + 1 + 1000/limits.AgeBucketMs // look again in a second
+	}
+	if u.parts > 0 && u.manifests == 0 {
+		at = max(at, u.lastTouch+c.cfg.PutDiscardMs)
+	}
+	return bucketAfter(at, now)
+}
+
+// bucketAfter is the bucket of a time, or a later one when the time, though in the present bucket, is still to come.
+func bucketAfter(at int64, now Time) uint32 {
+	b := bucketOf(at)
+	if at > int64(now) && b == bucketOf(int64(now)) {
+		b++
+	}
+	return b
+}
+
+// A walker goes through the records of one list, oldest first, up to a bucket. The record it gave last may be moved to a
+// later bucket before the next call.
+type walker struct {
+	list    *ages
+	last    uint32 // no bucket after this one
+	started bool
+	key     uint32
+	pending name
+}
+
+func (w *walker) next(s *state) name {
+	if w.pending == 0 {
+		from := uint32(0)
+		if w.started {
+			if w.key == math.MaxUint32 {
+				return 0
+			}
+			from = w.key + 1
+		}
+		at, _ := w.list.find(from)
+		for at < len(w.list.buckets) && w.list.buckets[at].head == 0 {
+			at++
+		}
+		if at == len(w.list.buckets) || w.list.buckets[at].key > w.last {
+			return 0
+		}
+		w.started, w.key, w.pending = true, w.list.buckets[at].key, w.list.buckets[at].head
+	}
+	n := w.pending
+	w.pending = s.record(n).ageNext
+	return n
+}
+
+// candidate gives the next record that may go. Those about which something later is known move to where they belong, and
+// are met again there if that is not in the future.
+func (c *Catalog) candidate(w *walker, now Time) name {
+	for n := w.next(c.s); n != 0; n = w.next(c.s) {
+		r := c.s.record(n)
+		if age := c.age(r, now); age > r.ageBucket {
+			w.list.cut(c.s, n)
+			w.list.add(c.s, n, age)
+			continue
+		}
+		if w.list == &c.s.soft || !c.softUnit(r) {
+			return n
+		}
+	}
+	return 0
+}
+
+// softUnit tells whether a soft pin of another member holds the whole unit.
+func (c *Catalog) softUnit(r *record) bool {
+	return r.unit != 0 && c.s.unit(r.unit).soft > 0
+}
+
+// makeRoom evicts what a put needs on one of the segments that can serve it, and takes the range. When that is
+// impossible nothing is changed.
+func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
+	fits := false
+	for _, seg := range c.s.segments.mounted {
+		fits = fits || c.eligible(seg, a)
+	}
+	if !fits {
+		return nil, 0, false
+	}
+	c.stats.EvictionAttempts++
+	for range limits.EvictRaces {
+		seg, offset, ok := c.search(a)
+		if !ok {
+			return nil, 0, false
+		}
+		if c.evict(a.now) {
+			c.stats.EvictionSuccesses++
+			return seg, offset, seg.space.Reserve(offset, a.size)
+		}
+	}
+	return nil, 0, false
+}
+
+// search finds the victims for a put: ordinary objects, and soft pinned ones only when those are not enough.
+func (c *Catalog) search(a *ask) (*segment, uint64, bool) {
+	a.soft = false
+	seg, offset, ok, more := c.tryOldest(a)
+	if !ok && more {
+		seg, offset, ok = c.searchWindows(a)
+	}
+	if ok || !c.cfg.AllowEvictSoftPinned || c.s.soft.count == 0 {
+		return seg, offset, ok
+	}
+	a.soft = true
+	seg, offset, ok, more = c.tryOldest(a)
+	if !ok && more {
+		return c.searchWindows(a)
+	}
+	return seg, offset, ok
+}
+
+// tryOldest sets the ranges of the oldest objects free, one unit after the other, until the put fits somewhere; then it
+// takes everything back and keeps as victims those whose ranges the put will cover. More says that it gave up before it
+// had tried all.
+func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool) {
+	p := &c.placer
+	p.trial = p.trial[:0]
+	c.searches++
+	lists := []*ages{&c.s.ages, &c.s.soft}
+	if !a.soft {
+		lists = lists[:1]
+	}
+	tries := limits.EvictTries
+	for _, list := range lists {
+		w := walker{list: list, last: bucketOf(int64(a.now))}
+		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {
+			if r := c.s.record(n); r.unit != 0 {
+				u := c.s.unit(r.unit)
+				if u.stamp == c.searches {
+					continue
+				}
+				u.stamp = c.searches
+			}
+			if c.spared(n, a) {
+				continue
+			}
+			if tries--; tries < 0 {
+				more = true
+				break
+			}
+			seg = c.freeOnTrial(n, a)
+		}
+	}
+	if seg != nil {
+		offset, ok = seg.space.Alloc(a.size)
+		seg.free(offset, a.size)
+	}
+	for i := range p.trial {
+		t := &p.trial[i]
+		t.seg.space.Reserve(t.offset, t.size)
+	}
+	c.startVictims()
+	if ok {
+		for i := range p.trial {
+			if t := &p.trial[i]; t.seg == seg && t.offset < offset+a.size && offset < t.offset+t.size {
+				c.addVictim(t.record)
+			}
+		}
+	}
+	return seg, offset, ok, more && !ok
+}
+
+// freeOnTrial sets the ranges of an object and its unit free where that can help, and returns a segment on which the put
+// then fits.
+func (c *Catalog) freeOnTrial(n name, a *ask) (fits *segment) {
+	first := n
+	if u := c.s.record(n).unit; u != 0 {
+		first = c.s.unit(u).head
+	}
+	for m := first; m != 0; m = c.s.record(m).unitNext {
+		size := c.s.record(m).size
+		for rn := m; rn != 0; {
+			rep := c.s.replica(rn)
+			rn = rep.next
+			seg := c.s.segments.list[rep.segment]
+			if seg.dead.Load() || !c.eligible(seg, a) {
+				continue
+			}
+			seg.free(rep.offset, size)
+			c.placer.trial = append(c.placer.trial, trialRange{seg, rep.offset, size, m})
+			if fits == nil && seg.space.LargestFree() >= a.size {
+				fits = seg
+			}
+		}
+	}
+	return fits
+}
+
+// startVictims empties the list of victims.
+func (c *Catalog) startVictims() { c.placer.victims = c.placer.victims[:0] }
+
+// addVictim puts an object and all members of its unit on the list of victims, once.
+func (c *Catalog) addVictim(n name) {
+	if c.s.record(n).marks&markVictim != 0 {
+		return
+	}
+	first := n
+	if u := c.s.record(n).unit; u != 0 {
+		first = c.s.unit(u).head
+	}
+	for m := first; m != 0; m = c.s.record(m).unitNext {
+		c.s.record(m).marks |= markVictim
+		c.placer.victims = append(c.placer.victims, m)
+	}
+}
+
+// evict hides the victims from readers and removes them. If one was read since it was chosen, all stay: false.
+func (c *Catalog) evict(now Time) bool {
+	victims := c.placer.victims
+	hidden := 0
+	for hidden < len(victims) && c.hide(victims[hidden], now) {
+		hidden++
+	}
+	spared := hidden < len(victims)
+	for _, n := range victims {
+		r := c.s.record(n)
+		r.marks &^= markVictim
+		// Members of a group are leased by its lease, which a reader of one not hidden yet may have raised.
+		spared = spared || r.unit != 0 && atomic.LoadInt64(&c.s.unit(r.unit).lease) > int64(now)
+	}
+	if spared {
+		for _, n := range victims[:hidden] {
+			c.show(n)
+		}
+		return false
+	}
+	c.begin()
+	for _, n := range victims {
+		c.stats.EvictedKeys++
+		c.stats.EvictedBytes += c.s.record(n).size * uint64(c.s.record(n).replicas)
+		c.noteDrop(now, n, CauseEvict, 0, 0)
+	}
+	c.commit()
+	return true
+}
+
+// hide makes an object absent for readers unless it is leased.
+func (c *Catalog) hide(n name, now Time) bool {
+	r := c.s.record(n)
+	sh := c.s.shard(c.s.hash(r.key()))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if atomic.LoadInt64(&r.lease) > int64(now) {
+		return false
+	}
+	r.flags |= flagHidden
+	return true
+}
+
+// show undoes hide.
+func (c *Catalog) show(n name) {
+	r := c.s.record(n)
+	sh := c.s.shard(c.s.hash(r.key()))
+	sh.mu.Lock()
+	r.flags &^= flagHidden
+	sh.mu.Unlock()
+}

@@ -1,0 +1,159 @@
+package catalog
+
+import (
+	"mooncake/bundle"
+	"mooncake/internal/limits"
+)
+
+// A place is a range taken for one replica of a new object.
+type place struct {
+	seg    *segment
+	offset uint64
+}
+
+// placer holds what one search for room works with; the next search uses it again.
+type placer struct {
+	places  []place
+	victims []name
+	trial   []trialRange
+	cells   []cell
+	window  []int
+}
+
+// place takes ranges for the replicas of a write, each on another segment: first what is free, then what the quarantine
+// may give up, then what eviction makes free. It returns fewer places than wanted, or none, when that is all there is.
+func (c *Catalog) place(w *write) []place {
+	c.asks++
+	p := &c.placer
+	clear(p.places)
+	p.places = p.places[:0]
+	wanted := int(min(w.o.Replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
+	for len(p.places) < wanted {
+		seg, offset, ok := c.takeFree(w)
+		if !ok {
+			break
+		}
+		c.taken(seg, offset)
+	}
+	if len(p.places) == wanted {
+		return p.places
+	}
+	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: bundle.Prefix(w.key)}
+	if w.group != "" {
+		a.group = c.s.findUnit(w.group, true)
+	}
+	for len(p.places) < wanted {
+		seg, offset, ok := c.takeHeld(w, &a)
+		if !ok {
+			seg, offset, ok = c.makeRoom(&a)
+		}
+		if !ok {
+			break
+		}
+		c.taken(seg, offset)
+	}
+	return p.places
+}
+
+// taken notes a range; its segment serves no other replica of this put.
+func (c *Catalog) taken(seg *segment, offset uint64) {
+	seg.asked = c.asks
+	c.placer.places = append(c.placer.places, place{seg, offset})
+}
+
+// takeFree takes a free range: on the preferred segments in their order, on those of the writer's host if it asked for
+// that, on one drawn by the weight of its size, on any.
+func (c *Catalog) takeFree(w *write) (*segment, uint64, bool) {
+	for _, text := range w.o.Preferred {
+		for _, seg := range c.s.segments.byName[text] {
+			if offset, ok := c.takeOn(seg, w.size); ok {
+				return seg, offset, true
+			}
+		}
+	}
+	mounted := c.s.segments.mounted
+	if w.o.SameHost && w.o.Replicas == 1 {
+		if host := c.hostOf(w); host != "" {
+			for _, seg := range mounted {
+				if seg.info.HostID != host {
+					continue
+				}
+				if offset, ok := c.takeOn(seg, w.size); ok {
+					return seg, offset, true
+				}
+			}
+		}
+	}
+	first := c.draw()
+	for i := range mounted {
+		at := first + i
+		if at >= len(mounted) {
+			at -= len(mounted)
+		}
+		if offset, ok := c.takeOn(mounted[at], w.size); ok {
+			return mounted[at], offset, true
+		}
+	}
+	return nil, 0, false
+}
+
+func (c *Catalog) takeOn(seg *segment, size uint64) (uint64, bool) {
+	if seg.asked == c.asks {
+		return 0, false
+	}
+	return seg.space.Alloc(size)
+}
+
+func (c *Catalog) hostOf(w *write) string {
+	if w.o.HostID != "" {
+		return w.o.HostID
+	}
+	if cl := c.clients[w.client]; cl != nil {
+		return cl.host
+	}
+	return ""
+}
+
+// draw picks a segment by chance, each as often as its size weighs. Placing at random and trying all before giving up
+// keeps more large holes than equal filling does.
+func (c *Catalog) draw() int {
+	mounted := c.s.segments.mounted
+	if len(mounted) < 2 || c.s.capacity == 0 {
+		return 0
+	}
+	at := c.dice.Uint64N(c.s.capacity)
+	for i, seg := range mounted {
+		if at < seg.info.Size {
+			return i
+		}
+		at -= seg.info.Size
+	}
+	return 0
+}
+
+// takeHeld ends the quarantine of ranges that no reader can still be at, and takes one if that makes room.
+func (c *Catalog) takeHeld(w *write, a *ask) (*segment, uint64, bool) {
+	q := &c.s.heldBack
+	if len(q.ranges) == 0 {
+		return nil, 0, false
+	}
+	c.begin()
+	ch := c.note(ChangeRelease, w.now)
+	for key, held := range q.ranges {
+		if held.early <= w.now && c.eligible(c.s.segments.byID[key.segment], a) {
+			c.replicas = append(c.replicas, ReplicaChange{Segment: key.segment, Offset: key.offset, Size: held.size})
+		}
+	}
+	if len(c.replicas) == 0 {
+		return nil, 0, false
+	}
+	ch.Replicas = c.replicas
+	c.stats.QuarantineEarlyReleases += uint64(len(c.replicas))
+	c.commit()
+	return c.takeFree(w)
+}
+
+// eligible tells whether room on a segment would serve the put.
+func (c *Catalog) eligible(seg *segment, a *ask) bool {
+	return seg != nil && seg.asked != a.number && seg.info.Size >= a.size
+}

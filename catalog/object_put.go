@@ -1,0 +1,168 @@
+package catalog
+
+import "mooncake/internal/limits"
+
+// check validates what a put or upsert asks for, before anything is looked up.
+func (c *Catalog) check(key string, size uint64, o *PutOptions) error {
+	if key == "" || len(key) > limits.KeyBytesMax || size == 0 || o.Replicas == 0 || len(o.Group) > limits.KeyBytesMax {
+		return ErrInvalidParams
+	}
+	if o.SoftPin > SoftPinDisable {
+		return ErrInvalidParams
+	}
+	if o.SoftPinTTLSet && (o.SoftPin != SoftPinEnable || o.SoftPinTTLMs < 0 || o.SoftPinTTLMs > c.cfg.MaxSoftPinMs) {
+		return ErrInvalidParams
+	}
+	return nil
+}
+
+// PutStart begins the writing of a new object and appends its replicas to dst. The object is unreadable until PutEnd. A
+// key that is complete, or that another put began less than PutDiscardMs ago, is ErrObjectExists. A pool without room
+// evicts; ErrNoSpace means that nothing could be evicted, and then nothing was.
+func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
+	if err := c.check(key, size, o); err != nil {
+		return dst, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := write{now: now, client: id, key: key, size: size, o: o, group: o.Group, hardPin: o.HardPin}
+	if n := c.s.lookup(key); n != 0 {
+		r := c.s.record(n)
+		if c.s.hasComplete(n) || Time(r.time)+Time(c.cfg.PutDiscardMs) >= now {
+			return dst, ErrObjectExists
+		}
+		w.old, w.cause, w.until, w.early = n, CauseDiscard, c.releaseAt(Time(r.time)), Never
+	}
+	return c.create(&w, dst)
+}
+
+// releaseAt is the end of the quarantine of a range whose write began, or whose object was replaced, at the given time.
+func (c *Catalog) releaseAt(start Time) Time {
+	if c.cfg.PutReleaseMs <= 0 {
+		return Never
+	}
+	return start + Time(c.cfg.PutReleaseMs)
+}
+
+// A write is a new object to be made, in place of an old one if old is set.
+type write struct {
+	now     Time
+	client  UUID
+	key     string
+	size    uint64
+	o       *PutOptions
+	group   string
+	hardPin bool
+	pinned  Time // soft pin taken over
+
+	old          name // goes when the new one is made
+	cause        Cause
+	until, early Time
+}
+
+// create finds room for a new object, then decides both the end of the old one and the new one.
+func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
+	if !c.s.arena.ensure(recordBytes+len(w.key), unitBytes+max(len(w.group), len(w.key))) {
+		return dst, ErrInternal
+	}
+	places := c.place(w)
+	if len(places) == 0 {
+		c.stats.PutStartAllocFailures++
+		return dst, ErrNoSpace
+	}
+	if uint64(len(places)) < w.o.Replicas {
+		c.stats.PutStartPartialAllocs++
+	}
+	c.begin()
+	if w.old != 0 {
+		if w.cause == CauseDiscard {
+			c.stats.DiscardedPuts++
+		}
+		until := w.until
+		if until <= w.now {
+			until = 0
+		}
+		c.noteDrop(w.now, w.old, w.cause, until, w.early)
+	}
+	at := len(c.replicas)
+	id := c.s.nextReplica
+	for i := range places {
+		p := &places[i]
+		c.replicas = append(c.replicas, ReplicaChange{id, p.seg.info.ID, p.offset, w.size})
+		dst = append(dst, Replica{id, &p.seg.info, p.offset, w.size, ReplicaProcessing})
+		id++
+	}
+	ch := c.note(ChangePut, w.now)
+	ch.Client, ch.Key, ch.Size, ch.Group, ch.HardPin = w.client, w.key, w.size, w.group, w.hardPin
+	ch.DataType, ch.PinnedUntil = w.o.DataType, w.pinned
+	ch.Replicas = c.replicas[at:]
+	c.askPin(ch, w.o)
+	c.commit()
+	return dst, nil
+}
+
+// askPin writes the soft pin that a write asks for into its Change, with the life it will have.
+func (c *Catalog) askPin(ch *Change, o *PutOptions) {
+	ch.SoftPin = o.SoftPin
+	if o.SoftPin != SoftPinEnable {
+		return
+	}
+	ch.SoftPinTTLMs = c.cfg.SoftPinMs
+	if o.SoftPinTTLSet {
+		ch.SoftPinTTLMs = o.SoftPinTTLMs
+	}
+}
+
+// writes tells whether a selector of replicas means those in memory, which are all there are.
+func writes(replicaType int32) bool {
+	return replicaType == ReplicaTypeAll || replicaType == ReplicaTypeMemory
+}
+
+// PutEnd completes the writing of an object. The replicas of the given type become readable. Ending twice is fine. The
+// checksum becomes the object's; without one it has none.
+func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.s.lookup(key)
+	if n == 0 {
+		return ErrObjectNotFound
+	}
+	r := c.s.record(n)
+	if c.s.owners.list[r.client].id != id {
+		return ErrIllegalClient
+	}
+	if !r.isOpen() || !writes(replicaType) {
+		return nil
+	}
+	c.begin()
+	replicas := c.replicasOf(n, ReplicaProcessing)
+	ch := c.note(ChangeEnd, now)
+	ch.Client, ch.Key, ch.Replicas = id, key, replicas
+	ch.Checksum, ch.HasChecksum = checksum, hasChecksum
+	c.commit()
+	return nil
+}
+
+// PutRevoke takes back a write that did not succeed. Its ranges are free at once.
+func (c *Catalog) PutRevoke(now Time, id UUID, key string, replicaType int32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.s.lookup(key)
+	if n == 0 {
+		return ErrObjectNotFound
+	}
+	r := c.s.record(n)
+	if c.s.owners.list[r.client].id != id {
+		return ErrIllegalClient
+	}
+	if !r.isOpen() || writes(replicaType) && c.s.hasComplete(n) {
+		return ErrInvalidWrite
+	}
+	if !writes(replicaType) {
+		return nil
+	}
+	c.begin()
+	c.noteDrop(now, n, CauseRevoke, 0, 0)
+	c.commit()
+	return nil
+}

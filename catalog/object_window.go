@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+
+	"mooncake/bundle"
+)
+
+// A cell is a range of a segment that is not free, and how willingly it goes: its age, or wall for what must stay.
+type cell struct {
+	offset uint64
+	end    uint64
+	record name
+	age    uint32
+}
+
+const wall = ^uint32(0)
+
+// searchWindows looks at whole segments for the place where the put fits with the oldest victims: the window whose
+// youngest range is older than that of any other. It is for pools in which setting the oldest objects free one by one
+// does not lead to one hole, as when a large object meets thousands of small ones.
+func (c *Catalog) searchWindows(a *ask) (*segment, uint64, bool) {
+	first := c.draw()
+	mounted := c.s.segments.mounted
+	for i := range mounted {
+		seg := mounted[(first+i)%len(mounted)]
+		if !c.eligible(seg, a) {
+			continue
+		}
+		c.collectCells(seg, a)
+		offset, ok := c.bestWindow(seg.info.Size, a.size)
+		if !ok {
+			continue
+		}
+		c.startVictims()
+		for _, cl := range c.placer.cells {
+			if cl.offset < offset+a.size && offset < cl.end {
+				c.addVictim(cl.record)
+			}
+		}
+		return seg, offset, true
+	}
+	return nil, 0, false
+}
+
+// collectCells lists what lies on a segment in the order of addresses.
+func (c *Catalog) collectCells(seg *segment, a *ask) {
+	cells := c.placer.cells[:0]
+	for rn := seg.head; rn != 0; {
+		rep := c.s.replica(rn)
+		cells = append(cells, cell{
+			offset: rep.offset,
+			end:    rep.offset + c.s.record(rep.owner).size,
+			record: rep.owner,
+			age:    c.willing(rep.owner, a),
+		})
+		rn = rep.segNext
+	}
+	for key, held := range c.s.heldBack.ranges {
+		if key.segment == seg.info.ID {
+			cells = append(cells, cell{offset: key.offset, end: key.offset + held.size, age: wall})
+		}
+	}
+	slices.SortFunc(cells, func(x, y cell) int { return cmp.Compare(x.offset, y.offset) })
+	c.placer.cells = cells
+}
+
+// willing gives the age of an object that may go for the put, and wall for one that must stay.
+func (c *Catalog) willing(n name, a *ask) uint32 {
+	r := c.s.record(n)
+	if r.list != listAge && r.list != listSoft {
+		return wall
+	}
+	if !a.soft && (r.list == listSoft || c.softUnit(r)) {
+		return wall
+	}
+	age := c.age(r, a.now)
+	if age > bucketOf(int64(a.now)) || c.spared(n, a) {
+		return wall
+	}
+	return age
+}
+
+// bestWindow returns where a range of the given size covers no wall and the oldest cells. Sliding a window to the right
+// until it meets the next cell only loses cells, so it is enough to look at windows that end where a cell begins, or at
+// the end.
+func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, bool) {
+	cells := c.placer.cells
+	queue, head := c.placer.window[:0], 0 // queue[head:]: cells of the window with falling ages
+	best, found, bestAge := uint64(0), false, wall
+	open, low := uint64(0), 0 // end of the last wall, first cell behind the window's start
+	for i := 0; i <= len(cells); i++ {
+		stop := segmentSize
+		if i < len(cells) {
+			stop = cells[i].offset
+		}
+		if stop >= size && stop-size >= open {
+			start := stop - size
+			for low < i && cells[low].end <= start {
+				low++
+			}
+			for head < len(queue) && queue[head] < low {
+				head++
+			}
+			age := uint32(0)
+			if head < len(queue) {
+				age = cells[queue[head]].age
+			}
+			if !found || age < bestAge {
+				best, found, bestAge = start, true, age
+			}
+		}
+		if i == len(cells) {
+			break
+		}
+		if cells[i].age == wall {
+			open, low, queue, head = cells[i].end, i+1, queue[:0], 0
+			continue
+		}
+		for len(queue) > head && cells[queue[len(queue)-1]].age <= cells[i].age {
+			queue = queue[:len(queue)-1]
+		}
+		queue = append(queue, i)
+	}
+	c.placer.window = queue
+	return best, found
+}
+
+// spared tells whether an object is the asking put's own, or its unit holds a part of the put's bundle.
+func (c *Catalog) spared(n name, a *ask) bool {
+	r := c.s.record(n)
+	if n == a.self {
+		return true
+	}
+	if r.unit == 0 {
+		return false
+	}
+	if r.unit == a.group {
+		return true
+	}
+	u := c.s.unit(r.unit)
+	if a.prefix == "" || u.parts == 0 {
+		return false
+	}
+	if !u.group {
+		return u.name() == a.prefix
+	}
+	for m := u.head; m != 0; m = c.s.record(m).unitNext {
+		if m := c.s.record(m); m.marks&markPart != 0 && bundle.Prefix(m.key()) == a.prefix {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,319 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+func TestMain(m *testing.M) { m.Run() }
+
+// replayed watches a Catalog and applies all its Changes to an empty one. Every catalog of the tests is made by
+// newTest, so each of them ends with the comparison of the two.
+type replayed struct {
+	*Catalog
+	t      testing.TB
+	mu     sync.Mutex
+	copies []Change
+	twin   *Catalog
+	now    Time
+}
+
+func testConfig() Config {
+	return Config{
+		LeaseMs: 10_000, SoftPinMs: 1_800_000, MaxSoftPinMs: 86_400_000, ClientTTLMs: 10_000,
+		PutDiscardMs: 30_000, PutReleaseMs: 600_000,
+		EvictionRatio: 0.05, HighWatermark: 0.9, AllowEvictSoftPinned: true, Seed: 1,
+	}
+}
+
+func newTest(t testing.TB, cfg Config) *replayed {
+	r := &replayed{Catalog: New(cfg), t: t, twin: New(cfg)}
+	r.OnChange(func(changes []Change) {
+		for i := range changes {
+			r.copies = append(r.copies, changes[i].Clone())
+		}
+	})
+	t.Cleanup(func() {
+		r.compare()
+		r.Close()
+		r.twin.Close()
+	})
+	return r
+}
+
+// compare brings the twin up to date and fails the test where the two differ or break an invariant.
+func (r *replayed) compare() {
+	r.t.Helper()
+	r.Catalog.mu.Lock()
+	changes := r.copies
+	r.copies = nil
+	r.Catalog.mu.Unlock()
+	for i := range changes {
+		r.now = max(r.now, changes[i].Time)
+	}
+	r.twin.Apply(changes)
+	for r.twin.s.tidy(1000) {
+	}
+	r.Catalog.mu.Lock()
+	defer r.Catalog.mu.Unlock()
+	for r.s.tidy(1000) {
+	}
+	if diff := gocmp.Diff(dump(r.s, r.now), dump(r.twin.s, r.now), cmpopts.EquateEmpty()); diff != "" {
+		r.t.Fatalf("replaying the Changes gives another state (- leader + replay):\n%s", diff)
+	}
+	check(r.t, r.s)
+	check(r.t, r.twin.s)
+}
+
+type dumpedSegment struct {
+	Info              SegmentInfo
+	Used, Quarantined uint64
+	Objects           uint64
+	Free              [][2]uint64
+	Held              [][4]uint64
+}
+
+type dumpedObject struct {
+	Key, Group       string
+	Client           UUID
+	Size             uint64
+	Time             int64
+	Checksum         uint64
+	Flags            uint8
+	Open             bool
+	DataType         uint8
+	PinnedUntil      Time
+	Pending          pendingPin
+	Replicas         []string
+	Members, Parts   uint32
+	Manifests, Opens uint32
+}
+
+type dumped struct {
+	Segments              []dumpedSegment
+	Objects               []dumpedObject
+	Keys, Units           uint64
+	Allocated, Capacity   uint64
+	NextReplica, HeldBack uint64
+	ByName, ByOwner       []string
+}
+
+// dump writes down everything that is logged.
+func dump(s *state, now Time) dumped {
+	d := dumped{
+		Keys: s.keys, Units: s.units, Allocated: s.allocated, Capacity: s.capacity, NextReplica: s.nextReplica,
+		HeldBack: s.heldBack.bytes,
+	}
+	for _, seg := range s.segments.mounted {
+		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
+		for off, n := range seg.space.Extents() {
+			ds.Free = append(ds.Free, [2]uint64{off, n})
+		}
+		for key, held := range s.heldBack.ranges {
+			if key.segment == seg.info.ID {
+				ds.Held = append(ds.Held, [4]uint64{key.offset, held.size, uint64(held.until), uint64(held.early)})
+			}
+		}
+		slices.SortFunc(ds.Held, func(a, b [4]uint64) int { return cmp.Compare(a[0], b[0]) })
+		d.Segments = append(d.Segments, ds)
+	}
+	for text, list := range s.segments.byName {
+		for _, seg := range list {
+			d.ByName = append(d.ByName, text+" "+seg.info.ID.String())
+		}
+	}
+	for id, list := range s.segments.byOwner {
+		for _, seg := range list {
+			d.ByOwner = append(d.ByOwner, id.String()+" "+seg.info.ID.String())
+		}
+	}
+	slices.Sort(d.ByName)
+	slices.Sort(d.ByOwner)
+	eachRecord(s, func(n name, r *record) {
+		o := dumpedObject{
+			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
+			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), DataType: r.dataType,
+			Pending: s.pending[n],
+		}
+		if until := s.pins[n]; until > now {
+			o.PinnedUntil = until
+		}
+		for rn := n; rn != 0; {
+			rep := s.replica(rn)
+			o.Replicas = append(o.Replicas, fmt.Sprintf("%d %v %d %d", rep.id, s.segments.list[rep.segment].info.ID, rep.offset, rep.status))
+			rn = rep.next
+		}
+		if r.unit != 0 {
+			u := s.unit(r.unit)
+			o.Members, o.Parts, o.Manifests, o.Opens = u.members, u.parts, u.manifests, u.open
+		}
+		d.Objects = append(d.Objects, o)
+	})
+	slices.SortFunc(d.Objects, func(a, b dumpedObject) int { return cmp.Compare(a.Key, b.Key) })
+	return d
+}
+
+func eachRecord(s *state, visit func(n name, r *record)) {
+	var at cursor
+	for n := s.scan(&at); n != 0; n = s.scan(&at) {
+		visit(n, s.record(n))
+	}
+}
+
+// check verifies the invariants of doc.go, and that every index and list agrees with the records.
+func check(t testing.TB, s *state) {
+	t.Helper()
+	type span struct{ off, size uint64 }
+	taken := map[*segment][]span{}
+	var records, allocated uint64
+	lists := map[uint8]int{}
+	eachRecord(s, func(n name, r *record) {
+		records++
+		hash := s.hash(r.key())
+		if s.find(s.shard(hash), hash, r.key()) != n {
+			t.Fatalf("%q is not in the index", r.key())
+		}
+		lists[r.list]++
+		count := 0
+		for rn := n; rn != 0; {
+			rep := s.replica(rn)
+			seg := s.segments.list[rep.segment]
+			if rep.owner != n || seg.dead.Load() {
+				t.Fatalf("%q: replica %d is stray", r.key(), rep.id)
+			}
+			taken[seg] = append(taken[seg], span{rep.offset, r.size})
+			allocated += r.size
+			count++
+			rn = rep.next
+		}
+		if count != int(r.replicas) || count == 0 {
+			t.Fatalf("%q says %d replicas and has %d", r.key(), r.replicas, count)
+		}
+		if r.isOpen() != s.unfinished(n) || r.marks&markVictim != 0 || r.flags&flagHidden != 0 {
+			t.Fatalf("%q: list %d, flags %x, marks %x", r.key(), r.list, r.flags, r.marks)
+		}
+		if _, ok := s.pins[n]; ok != (r.marks&markSoftPin != 0) {
+			t.Fatalf("%q: soft pin mark %x", r.key(), r.marks)
+		}
+	})
+	if records != s.keys || allocated != s.allocated {
+		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
+	}
+	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
+		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
+	}
+	var capacity, held uint64
+	for _, seg := range s.segments.mounted {
+		capacity += seg.info.Size
+		all := taken[seg]
+		used := uint64(0)
+		for _, sp := range all {
+			used += sp.size
+		}
+		if used != seg.used || uint64(len(all)) != seg.objects {
+			t.Fatalf("segment %v: %d bytes of %d, %d objects of %d", seg.info.ID, used, seg.used, len(all), seg.objects)
+		}
+		quarantined := uint64(0)
+		for key, h := range s.heldBack.ranges {
+			if key.segment == seg.info.ID {
+				all = append(all, span{key.offset, h.size})
+				quarantined += h.size
+			}
+		}
+		held += quarantined
+		for off, n := range seg.space.Extents() {
+			all = append(all, span{off, n})
+		}
+		slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.off, b.off) })
+		end := uint64(0)
+		for _, sp := range all {
+			if sp.off != end {
+				t.Fatalf("segment %v: gap or overlap between %d and %d", seg.info.ID, end, sp.off)
+			}
+			end += sp.size
+		}
+		if end != seg.info.Size || quarantined != seg.quarantined {
+			t.Fatalf("segment %v: %d bytes of %d, %d quarantined of %d", seg.info.ID, end, seg.info.Size, quarantined, seg.quarantined)
+		}
+	}
+	if capacity != s.capacity || held != s.heldBack.bytes {
+		t.Fatalf("capacity %d of %d, held %d of %d", capacity, s.capacity, held, s.heldBack.bytes)
+	}
+	checkUnits(t, s)
+}
+
+// checkUnits counts the members of every unit anew.
+func checkUnits(t testing.TB, s *state) {
+	t.Helper()
+	type counts struct{ members, open, pinned, soft, parts, manifests uint32 }
+	want := map[name]counts{}
+	eachRecord(s, func(n name, r *record) {
+		if r.unit == 0 {
+			return
+		}
+		c := want[r.unit]
+		c.members++
+		add := func(n *uint32, ok bool) {
+			if ok {
+				*n++
+			}
+		}
+		add(&c.open, r.isOpen())
+		add(&c.pinned, r.flags&flagHardPin != 0)
+		add(&c.soft, r.marks&markSoftPin != 0)
+		add(&c.parts, r.marks&markPart != 0)
+		add(&c.manifests, r.marks&markManifest != 0 && !r.isOpen())
+		want[r.unit] = c
+	})
+	if uint64(len(want)) != s.units {
+		t.Fatalf("%d units of %d have members", len(want), s.units)
+	}
+	for un, c := range want {
+		u := s.unit(un)
+		got := counts{u.members, u.open, u.pinned, u.soft, u.parts, u.manifests}
+		walked := uint32(0)
+		for m := u.head; m != 0; m = s.record(m).unitNext {
+			walked++
+		}
+		if got != c || walked != c.members || s.findUnit(u.name(), u.group) != un {
+			t.Fatalf("unit %q: %+v, counted %+v, walked %d", u.name(), got, c, walked)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		got  uintptr
+		most uintptr
+	}{
+		{"replica", unsafe.Sizeof(replica{}), 40},
+		{"record", unsafe.Sizeof(record{}), 112},
+		{"unit", unsafe.Sizeof(unit{}), 64},
+		{"shard", unsafe.Sizeof(shard{}), 64},
+	} {
+		if c.got > c.most {
+			t.Errorf("%s has %d bytes, at most %d are allowed", c.what, c.got, c.most)
+		}
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	key := []byte("key")
+	c := Change{Key: unsafe.String(&key[0], 3), Group: unsafe.String(&key[0], 3), Replicas: []ReplicaChange{{ID: 1}}, Segment: &Segment{Name: "a"}}
+	d := c.Clone()
+	copy(key, "xxx")
+	c.Replicas[0].ID, c.Segment.Name = 9, "z"
+	if d.Key != "key" || d.Group != "key" || d.Replicas[0].ID != 1 || d.Segment.Name != "a" || !bytes.Equal(key, []byte("xxx")) {
+		t.Errorf("the copy changed: %+v", d)
+	}
+}

@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"mooncake/catalog/alloc"
+)
+
+// A segment is a mounted range and what lies on it. Readers look at info and dead.
+type segment struct {
+	info        SegmentInfo
+	number      uint32
+	dead        atomic.Bool // unmounted; its replicas are out of sight and wait to be tidied
+	space       *alloc.Alloc
+	head        name // list of replicas
+	objects     uint64
+	used        uint64 // bytes of replicas
+	quarantined uint64 // bytes held back
+	asked       uint32 // the last put that took a range of it or cannot use it
+}
+
+// free gives a range back to the free space.
+func (seg *segment) free(offset, size uint64) {
+	if err := seg.space.Free(offset, size); err != nil {
+		// Every range comes from the same allocator and belongs to one owner; a second free would hand bytes out twice.
+		panic("catalog: range freed twice: " + err.Error())
+	}
+}
+
+// segmentTable finds segments by number, id and name.
+type segmentTable struct {
+	list    []*segment                 // by number; nil where none is
+	shared  atomic.Pointer[[]*segment] // what readers see of list; replaced, never changed
+	byID    map[UUID]*segment
+	byName  map[string][]*segment // names need not be unique
+	byOwner map[UUID][]*segment
+	mounted []*segment // in the order of mounts
+	dying   []*segment // unmounted, with replicas still to be tidied
+	numbers []uint32   // free places of list
+}
+
+func (t *segmentTable) init() {
+	t.byID = map[UUID]*segment{}
+	t.byName = map[string][]*segment{}
+	t.byOwner = map[UUID][]*segment{}
+	t.share()
+}
+
+func (t *segmentTable) share() {
+	list := slices.Clone(t.list)
+	t.shared.Store(&list)
+}
+
+func (t *segmentTable) mount(info *SegmentInfo) {
+	seg := &segment{info: *info, space: alloc.New(info.Size)}
+	if n := len(t.numbers); n > 0 {
+		seg.number, t.numbers = t.numbers[n-1], t.numbers[:n-1]
+		t.list[seg.number] = seg
+	} else {
+		seg.number = uint32(len(t.list))
+		t.list = append(t.list, seg)
+	}
+	t.share()
+	t.byID[info.ID] = seg
+	t.byName[info.Name] = append(t.byName[info.Name], seg)
+	t.byOwner[info.Client] = append(t.byOwner[info.Client], seg)
+	t.mounted = append(t.mounted, seg)
+}
+
+// unmount takes a segment out of every look-up. Its replicas are invisible from here on.
+func (t *segmentTable) unmount(seg *segment) {
+	seg.dead.Store(true)
+	delete(t.byID, seg.info.ID)
+	cutFrom(t.byName, seg.info.Name, seg)
+	cutFrom(t.byOwner, seg.info.Client, seg)
+	t.mounted = without(t.mounted, seg)
+	seg.used, seg.quarantined, seg.space = 0, 0, nil
+	t.dying = append(t.dying, seg)
+	t.retire()
+}
+
+// retire forgets the segments that went and have no replica left.
+func (t *segmentTable) retire() {
+	for i := 0; i < len(t.dying); {
+		seg := t.dying[i]
+		if seg.head != 0 {
+			i++
+			continue
+		}
+		t.dying = slices.Delete(t.dying, i, i+1)
+		t.list[seg.number] = nil
+		t.numbers = append(t.numbers, seg.number)
+		t.share()
+	}
+	if len(t.dying) == 0 {
+		t.dying = nil
+	}
+}
+
+// link puts a replica into the list of its segment.
+func (t *segmentTable) link(s *state, rn name) {
+	rep := s.replica(rn)
+	seg := t.list[rep.segment]
+	rep.segPrev, rep.segNext = 0, seg.head
+	if seg.head != 0 {
+		s.replica(seg.head).segPrev = rn
+	}
+	seg.head = rn
+	seg.objects++
+}
+
+// unlink takes a replica out of the list of its segment.
+func (t *segmentTable) unlink(s *state, rn name) {
+	rep := s.replica(rn)
+	seg := t.list[rep.segment]
+	if rep.segPrev != 0 {
+		s.replica(rep.segPrev).segNext = rep.segNext
+	} else {
+		seg.head = rep.segNext
+	}
+	if rep.segNext != 0 {
+		s.replica(rep.segNext).segPrev = rep.segPrev
+	}
+	rep.segPrev, rep.segNext = 0, 0
+	seg.objects--
+}
+
+func cutFrom[K comparable](m map[K][]*segment, key K, seg *segment) {
+	if rest := without(m[key], seg); len(rest) > 0 {
+		m[key] = rest
+	} else {
+		delete(m, key)
+	}
+}
+
+// without returns a new list, so that one under iteration stays as it is.
+func without(list []*segment, seg *segment) []*segment {
+	rest := make([]*segment, 0, len(list))
+	for _, other := range list {
+		if other != seg {
+			rest = append(rest, other)
+		}
+	}
+	return rest
+}
+
+// tidy removes up to limit replicas that lay on segments which are gone, and the objects that had no other. It reports
+// whether there are more.
+func (s *state) tidy(limit int) (more bool) {
+	for _, seg := range s.segments.dying {
+		for ; seg.head != 0; limit-- {
+			if limit <= 0 {
+				return true
+			}
+			s.prune(s.replica(seg.head).owner)
+		}
+	}
+	s.segments.retire()
+	return false
+}
+
+// ownerTable gives small numbers to the clients that wrote objects, for as long as they own one.
+type ownerTable struct {
+	byID    map[UUID]uint32
+	list    []owner
+	numbers []uint32
+}
+
+type owner struct {
+	id      UUID
+	objects uint64
+}
+
+func (t *ownerTable) ref(id UUID) uint32 {
+	n, ok := t.byID[id]
+	if !ok {
+		if free := len(t.numbers); free > 0 {
+			n, t.numbers = t.numbers[free-1], t.numbers[:free-1]
+		} else {
+			n = uint32(len(t.list))
+			t.list = append(t.list, owner{})
+		}
+		t.list[n] = owner{id: id}
+		t.byID[id] = n
+	}
+	t.list[n].objects++
+	return n
+}
+
+func (t *ownerTable) unref(n uint32) {
+	if t.list[n].objects--; t.list[n].objects == 0 {
+		delete(t.byID, t.list[n].id)
+		t.numbers = append(t.numbers, n)
+	}
+}

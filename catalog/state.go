@@ -1,0 +1,327 @@
+package catalog
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+
+	"mooncake/bundle"
+	"mooncake/internal/limits"
+)
+
+// state is what Changes build, and beside it the soft fields of records that live in the same slots. Its methods want
+// Catalog.mu, except where they say otherwise.
+type state struct {
+	seed   maphash.Seed // per process: nothing that is logged or compared may depend on it
+	arena  *arena
+	shards []shard
+	groups []table // index of units
+
+	segments segmentTable
+	owners   ownerTable
+
+	ages ages     // complete, unpinned
+	soft ages     // complete, soft pinned
+	open openList // being written
+
+	pins     map[name]Time // ends of soft pins
+	pinEnds  timeHeap[name]
+	pending  map[name]pendingPin // what the write under way asks for
+	heldBack quarantine
+
+	keys        uint64 // records
+	units       uint64
+	allocated   uint64
+	capacity    uint64
+	nextReplica uint64 // id of the next replica
+}
+
+type pendingPin struct {
+	action uint8
+	ttlMs  int64
+}
+
+func newState() *state {
+	s := &state{
+		seed:        maphash.MakeSeed(),
+		arena:       newArena(),
+		shards:      make([]shard, 1<<limits.CatalogShardBits),
+		groups:      make([]table, 1<<limits.CatalogUnitShardBits),
+		ages:        ages{list: listAge},
+		soft:        ages{list: listSoft},
+		pins:        map[name]Time{},
+		pending:     map[name]pendingPin{},
+		heldBack:    newQuarantine(),
+		nextReplica: 1,
+	}
+	s.segments.init()
+	s.owners.byID = map[UUID]uint32{}
+	return s
+}
+
+func (s *state) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
+func (s *state) shard(hash uint64) *shard { return &s.shards[shardOf(hash)] }
+
+// find returns the record of a key. The caller holds Catalog.mu or the shard's lock.
+func (s *state) find(sh *shard, hash uint64, key string) name {
+	n, at := sh.table.first(hash)
+	for n != 0 && s.record(n).key() != key {
+		n, at = sh.table.next(hash, at)
+	}
+	return n
+}
+
+// lookup returns the record of a key for the writer, after taking off what lay on segments that are gone. The key is
+// absent when nothing is left.
+func (s *state) lookup(key string) name {
+	hash := s.hash(key)
+	n := s.find(s.shard(hash), hash, key)
+	if n != 0 && s.segments.dying != nil && !s.prune(n) {
+		return 0
+	}
+	return n
+}
+
+// prune takes off replicas on segments that are gone; false when the object went with them.
+func (s *state) prune(n name) bool {
+	r := s.record(n)
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if !s.segments.list[rep.segment].dead.Load() {
+			rn = rep.next
+			continue
+		}
+		if r.replicas == 1 {
+			s.removeRecord(n, 0, 0)
+			return false
+		}
+		rn = s.dropReplica(n, rn, 0, 0)
+	}
+	s.settle(n)
+	return true
+}
+
+// addRecord makes an object without replicas, not yet in the index. It returns 0 when there is no memory.
+func (s *state) addRecord(c *Change) name {
+	n := s.arena.alloc(kindRecord, recordBytes+len(c.Key))
+	if n == 0 {
+		return 0
+	}
+	r := s.record(n)
+	r.keyBytes = uint32(len(c.Key))
+	setBytes(s.arena.at(n), recordBytes, c.Key)
+	r.size, r.time, r.dataType = c.Size, int64(c.Time), c.DataType
+	r.owner = n
+	if c.HardPin {
+		r.flags |= flagHardPin
+	}
+	r.client = s.owners.ref(c.Client)
+	prefix, part := bundle.Parse(c.Key)
+	if part != bundle.NoPart {
+		r.marks |= markPart
+	}
+	if part == bundle.Manifest {
+		r.marks |= markManifest
+	}
+	if c.Group != "" {
+		r.flags |= flagGroup
+		s.join(n, c.Group, true)
+	} else if prefix != "" {
+		s.join(n, prefix, false)
+	}
+	return n
+}
+
+// removeRecord takes an object away with its replicas; see freeRange for until and early.
+func (s *state) removeRecord(n name, until, early Time) {
+	r := s.record(n)
+	hash := s.hash(r.key())
+	sh := s.shard(hash)
+	sh.mu.Lock()
+	indexed := sh.table.remove(hash, n)
+	sh.mu.Unlock()
+	if indexed {
+		s.keys--
+	}
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		next := rep.next
+		s.segments.unlink(s, rn)
+		s.freeRange(rep.segment, rep.offset, r.size, until, early)
+		if rn != n {
+			s.arena.release(rn)
+		}
+		rn = next
+	}
+	s.delist(n)
+	s.setPin(n, 0)
+	s.dropPending(n)
+	s.leave(n)
+	s.owners.unref(r.client)
+	s.arena.release(n)
+}
+
+// addReplica appends an unfinished replica. The range is taken already.
+func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
+	r := s.record(n)
+	rn := n
+	if r.replicas > 0 {
+		if rn = s.arena.alloc(kindReplica, replicaBytes); rn == 0 {
+			return false
+		}
+	}
+	rep := s.replica(rn)
+	rep.id, rep.offset, rep.segment, rep.owner, rep.status = c.ID, c.Offset, seg.number, n, ReplicaProcessing
+	if rn != n {
+		last := s.replica(n)
+		for last.next != 0 {
+			last = s.replica(last.next)
+		}
+		last.next = rn
+	}
+	r.replicas++
+	s.segments.link(s, rn)
+	seg.used += r.size
+	s.allocated += r.size
+	s.nextReplica = max(s.nextReplica, c.ID+1)
+	return true
+}
+
+// dropReplica takes one of several replicas off an object and returns the one that follows it.
+func (s *state) dropReplica(n, rn name, until, early Time) name {
+	r, rep := s.record(n), s.replica(rn)
+	s.segments.unlink(s, rn)
+	s.freeRange(rep.segment, rep.offset, r.size, until, early)
+	sh := s.shard(s.hash(r.key()))
+	gone, next := rn, rep.next
+	sh.mu.Lock()
+	r.replicas--
+	if rn == n {
+		// The second moves into the record, so that the first replica's name stays the object's.
+		gone, next = rep.next, n
+		second := s.replica(gone)
+		rep.id, rep.offset, rep.segment, rep.status, rep.next = second.id, second.offset, second.segment, second.status, second.next
+	} else {
+		before := s.replica(n)
+		for before.next != rn {
+			before = s.replica(before.next)
+		}
+		before.next = rep.next
+	}
+	sh.mu.Unlock()
+	if rn == n {
+		s.segments.unlink(s, gone)
+		s.segments.link(s, n)
+	}
+	s.arena.release(gone)
+	return next
+}
+
+// freeRange gives a range back: at once, or to quarantine when until is set. Ranges of segments that are gone went with
+// them.
+func (s *state) freeRange(number uint32, offset, size uint64, until, early Time) {
+	seg := s.segments.list[number]
+	if seg.dead.Load() {
+		return
+	}
+	seg.used -= size
+	s.allocated -= size
+	if until == 0 {
+		seg.free(offset, size)
+		return
+	}
+	s.heldBack.add(seg, offset, size, until, early)
+}
+
+// settle puts a record into the list where it belongs, after its replicas or pins changed.
+func (s *state) settle(n name) {
+	r := s.record(n)
+	want := listAge
+	switch {
+	case s.unfinished(n):
+		want = listOpen
+	case r.flags&flagHardPin != 0:
+		want = listNone
+	case r.marks&markSoftPin != 0:
+		want = listSoft
+	}
+	if want == r.list {
+		return
+	}
+	key := bucketOf(max(r.time, atomic.LoadInt64(&r.lease)))
+	s.delist(n)
+	switch want {
+	case listOpen:
+		s.open.add(s, n)
+		if r.unit != 0 {
+			s.unit(r.unit).open++
+		}
+	case listAge:
+		s.ages.add(s, n, key)
+	case listSoft:
+		s.soft.add(s, n, key)
+	}
+}
+
+// delist takes a record out of whatever list it is in.
+func (s *state) delist(n name) {
+	r := s.record(n)
+	switch r.list {
+	case listOpen:
+		s.open.cut(s, n)
+		if r.unit != 0 {
+			s.unit(r.unit).open--
+		}
+	case listAge:
+		s.ages.cut(s, n)
+	case listSoft:
+		s.soft.cut(s, n)
+	}
+}
+
+// unfinished tells whether a replica of the object is still to be completed.
+func (s *state) unfinished(n name) bool {
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if rep.status == ReplicaProcessing {
+			return true
+		}
+		rn = rep.next
+	}
+	return false
+}
+
+// setPin sets or, with 0, clears the soft pin of an object. settle must follow while the object lives.
+func (s *state) setPin(n name, until Time) {
+	r := s.record(n)
+	had := r.marks&markSoftPin != 0
+	if until == 0 {
+		if !had {
+			return
+		}
+		delete(s.pins, n)
+		if len(s.pins) == 0 {
+			s.pins = map[name]Time{} // a map never shrinks
+			s.pinEnds = nil
+		}
+		r.marks &^= markSoftPin
+	} else {
+		s.pins[n] = until
+		s.pinEnds.push(until, n)
+		r.marks |= markSoftPin
+	}
+	if r.unit != 0 && had != (until != 0) {
+		u := s.unit(r.unit)
+		if had {
+			u.soft--
+		} else {
+			u.soft++
+		}
+	}
+}
+
+func (s *state) dropPending(n name) {
+	if len(s.pending) > 0 {
+		delete(s.pending, n)
+	}
+}

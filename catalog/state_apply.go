@@ -1,0 +1,236 @@
+package catalog
+
+// apply carries out one Change. It is total: a Change that does not fit, because it was applied already or its segment
+// is gone, does as much as makes sense and nothing else. held says that the ranges of a ChangePut are taken already, as
+// they are where it was decided.
+func (s *state) apply(c *Change, held bool) {
+	switch c.Kind {
+	case ChangeMount:
+		s.applyMount(c)
+	case ChangeUnmount:
+		s.applyUnmount(c)
+	case ChangePut:
+		s.applyPut(c, held)
+	case ChangeEnd:
+		s.applyEnd(c)
+	case ChangeReopen:
+		s.applyReopen(c)
+	case ChangeDrop:
+		s.applyDrop(c)
+	case ChangeRelease:
+		for i := range c.Replicas {
+			s.applyRelease(&c.Replicas[i])
+		}
+	}
+}
+
+func (s *state) applyMount(c *Change) {
+	if c.Segment == nil || s.segments.byID[c.Segment.ID] != nil {
+		return
+	}
+	s.segments.mount(&SegmentInfo{Segment: *c.Segment, Client: c.Client})
+	s.capacity += c.Segment.Size
+}
+
+func (s *state) applyUnmount(c *Change) {
+	if c.Segment == nil {
+		return
+	}
+	seg := s.segments.byID[c.Segment.ID]
+	if seg == nil {
+		return
+	}
+	s.capacity -= seg.info.Size
+	s.allocated -= seg.used
+	s.heldBack.forget(seg)
+	s.segments.unmount(seg)
+}
+
+func (s *state) applyPut(c *Change, held bool) {
+	if n := s.lookup(c.Key); n != 0 {
+		if len(c.Replicas) > 0 && s.record(n).id == c.Replicas[0].ID {
+			return
+		}
+		s.removeRecord(n, 0, 0)
+	}
+	n := s.addRecord(c)
+	if n == 0 {
+		return
+	}
+	r := s.record(n)
+	for i := range c.Replicas {
+		rc := &c.Replicas[i]
+		seg := s.segments.byID[rc.Segment]
+		if seg == nil || (!held && !seg.space.Reserve(rc.Offset, c.Size)) {
+			continue
+		}
+		if !s.addReplica(n, rc, seg) {
+			seg.free(rc.Offset, c.Size)
+		}
+	}
+	if r.replicas == 0 {
+		s.leave(n)
+		s.owners.unref(r.client)
+		s.arena.release(n)
+		return
+	}
+	s.setPin(n, c.PinnedUntil)
+	if c.SoftPin != SoftPinPreserve {
+		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
+	}
+	s.settle(n)
+	hash := s.hash(c.Key)
+	sh := s.shard(hash)
+	sh.mu.Lock()
+	sh.table.insert(hash, n)
+	sh.mu.Unlock()
+	s.keys++
+}
+
+func (s *state) applyEnd(c *Change) {
+	n := s.lookup(c.Key)
+	if n == 0 {
+		return
+	}
+	r := s.record(n)
+	wasOpen, first := r.isOpen(), !s.hasComplete(n)
+	sh := s.shard(s.hash(c.Key))
+	sh.mu.Lock()
+	s.setStatus(n, c.Replicas, ReplicaProcessing, ReplicaComplete)
+	if !c.KeepChecksum {
+		r.checksum = c.Checksum
+		r.flags &^= flagChecksum
+		if c.HasChecksum {
+			r.flags |= flagChecksum
+		}
+	}
+	sh.mu.Unlock()
+	if !wasOpen || s.unfinished(n) && !first {
+		return
+	}
+	if first {
+		s.commitPin(n, c.Time)
+	}
+	if s.unfinished(n) {
+		return
+	}
+	r.time = int64(c.Time)
+	if r.unit != 0 {
+		u := s.unit(r.unit)
+		u.lastTouch = max(u.lastTouch, r.time)
+		if r.marks&(markManifest|markPublished) == markManifest {
+			r.marks |= markPublished
+			u.manifests++
+		}
+	}
+	s.settle(n)
+}
+
+// commitPin lets the soft pin that a write asked for take effect.
+func (s *state) commitPin(n name, now Time) {
+	p, ok := s.pending[n]
+	if !ok {
+		return
+	}
+	delete(s.pending, n)
+	until := Time(0)
+	if p.action == SoftPinEnable && p.ttlMs > 0 {
+		until = now + Time(p.ttlMs)
+	}
+	s.setPin(n, until)
+}
+
+func (s *state) applyReopen(c *Change) {
+	n := s.lookup(c.Key)
+	if n == 0 {
+		return
+	}
+	r := s.record(n)
+	if r.marks&markPublished != 0 {
+		r.marks &^= markPublished
+		s.unit(r.unit).manifests--
+	}
+	sh := s.shard(s.hash(c.Key))
+	sh.mu.Lock()
+	s.setStatus(n, c.Replicas, ReplicaComplete, ReplicaProcessing)
+	sh.mu.Unlock()
+	old := r.client
+	r.client = s.owners.ref(c.Client)
+	s.owners.unref(old)
+	r.time = int64(c.Time)
+	if r.unit != 0 {
+		u := s.unit(r.unit)
+		u.lastTouch = max(u.lastTouch, r.time)
+	}
+	s.dropPending(n)
+	if c.SoftPin != SoftPinPreserve {
+		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
+	}
+	s.settle(n)
+}
+
+// setStatus moves the named replicas from one status to another. The caller holds the shard's lock.
+func (s *state) setStatus(n name, replicas []ReplicaChange, from, to uint8) {
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if rep.status == from && mentions(replicas, rep.id) {
+			rep.status = to
+		}
+		rn = rep.next
+	}
+}
+
+func mentions(replicas []ReplicaChange, id uint64) bool {
+	for i := range replicas {
+		if replicas[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *state) hasComplete(n name) bool {
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if rep.status == ReplicaComplete {
+			return true
+		}
+		rn = rep.next
+	}
+	return false
+}
+
+func (s *state) applyDrop(c *Change) {
+	n := s.lookup(c.Key)
+	if n == 0 {
+		return
+	}
+	r := s.record(n)
+	hits := 0
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if mentions(c.Replicas, rep.id) {
+			hits++
+		}
+		rn = rep.next
+	}
+	if hits == int(r.replicas) {
+		s.removeRecord(n, c.Until, c.EarlyFrom)
+		return
+	}
+	for rn := n; rn != 0; {
+		if rep := s.replica(rn); mentions(c.Replicas, rep.id) {
+			rn = s.dropReplica(n, rn, c.Until, c.EarlyFrom)
+		} else {
+			rn = rep.next
+		}
+	}
+	s.settle(n)
+}
+
+func (s *state) applyRelease(rc *ReplicaChange) {
+	seg := s.segments.byID[rc.Segment]
+	if seg != nil && s.heldBack.end(seg, rc.Offset, rc.Size) {
+		seg.free(rc.Offset, rc.Size)
+	}
+}
