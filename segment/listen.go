@@ -19,7 +19,7 @@ type listeners struct {
 // listenFixed binds what the configuration fixes. It comes before the arena is looked at, so that a busy port is told
 // as such.
 func (l *listeners) listenFixed(c *Config) (err error) {
-	if c.HTTPPort >= 0 {
+	if c.HTTPPort > 0 {
 		if l.http, err = listen(c.BindAddress, c.HTTPPort, "--http_port"); err != nil {
 			return err
 		}
@@ -64,7 +64,15 @@ func (l *listeners) listenRest(c *Config, cl *claim) error {
 	if err := pick(&l.handshake, func(s *State) int { return s.TEPort }, "--te_port"); err != nil {
 		return err
 	}
-	return pick(&l.data, func(s *State) int { return s.DataPort }, "--data_port")
+	if err := pick(&l.data, func(s *State) int { return s.DataPort }, "--data_port"); err != nil {
+		return err
+	}
+	if c.HTTPPort != 0 {
+		return nil
+	}
+	var err error
+	l.http, err = rules.choose(func(port int) (net.Listener, error) { return listen(c.BindAddress, port, "--http_port") })
+	return err
 }
 
 func (l *listeners) close() {
