@@ -68,12 +68,12 @@ func types(text string) map[string]string {
 func TestFigures(t *testing.T) {
 	src := &fakeSource{
 		stats: Stats{
-			Keys: 5, OpenKeys: 1, SoftPinnedKeys: 2, Replicas: 6, Segments: 3, ActiveClients: 4,
+			Keys: 5, OpenKeys: 1, SoftPinnedKeys: 2, Segments: 3, ActiveClients: 4,
 			CapacityBytes: 67108864, AllocatedBytes: 15000, QuarantinedBytes: 10, CatalogBytes: 1 << 40,
 			EvictionAttempts: 15, EvictionSuccesses: 14, EvictedKeys: 59, EvictedBytes: 123731968,
 			DiscardedPuts: 3, ReleasedPuts: 2, PutStartAllocFailures: 7, PutStartPartialAllocs: 8, ExpiredClients: 9,
 		},
-		segments: []Segment{{"127.0.0.1:1", 100, 1000}, {"b\"\\\n\xff", 3, 4}, {"127.0.0.1:1", 11, 22}},
+		segments: []Segment{{"127.0.0.1:1", 100, 1000, 1}, {"b\"\\\n\xff", 3, 4, 2}, {"127.0.0.1:1", 11, 22, 3}},
 	}
 	calls := NewCalls()
 	for range 3 {
@@ -149,7 +149,7 @@ var notOurs = regexp.MustCompile(`^(master_promotion_|ha_|mooncake_jemalloc_|mas
 
 // TestNamesOfThePublishedMasters compares names, types and sample forms with recorded scrapes.
 func TestNamesOfThePublishedMasters(t *testing.T) {
-	src := &fakeSource{segments: []Segment{{"127.0.0.1:51363", 15000, 67108864}, {"127.0.0.1:49999", 1, 2}}}
+	src := &fakeSource{segments: []Segment{{"127.0.0.1:51363", 15000, 67108864, 5}, {"127.0.0.1:49999", 1, 2, 1}}}
 	text := render(t, NewRegistry(src, NewCalls(), Build{"2.0.0", "x"}))
 	ourTypes, ourSamples := types(text), samples(t, text)
 	label := regexp.MustCompile(`(segment|version|display_version)="[^"]*"`)

@@ -14,7 +14,6 @@ type Stats struct {
 	Keys           uint64 // objects, half written ones included
 	OpenKeys       uint64 // half written ones
 	SoftPinnedKeys uint64
-	Replicas       uint64 // copies held in memory
 	Segments       uint64
 	ActiveClients  uint64
 
@@ -39,6 +38,7 @@ type Segment struct {
 	Name           string // need not be unique: series of the same name are summed
 	AllocatedBytes uint64
 	CapacityBytes  uint64
+	Replicas       uint64 // copies that lie on it
 }
 
 // Source is the live state behind the series. It is asked once per scrape, from the scraping goroutine.
@@ -57,6 +57,15 @@ type snapshot struct {
 	hits       uint64
 	hitBytes   uint64
 	goroutines uint64
+}
+
+// replicas is the number of copies on all segments.
+func (s *snapshot) replicas() uint64 {
+	var n uint64
+	for _, g := range s.segments {
+		n += g.Replicas
+	}
+	return n
 }
 
 // row is one series without labels.
@@ -92,7 +101,7 @@ var totals = []row{
 	{"valid_get_nums_", counter, "Keys whose replica list was asked for and found.", func(s *snapshot) uint64 { return s.hits }},
 	{"mem_cache_hit_nums_", counter, "Replica lists found with a copy in memory.", func(s *snapshot) uint64 { return s.hits }},
 	{"mem_cache_hit_bytes_total", counter, "Bytes of the objects whose replica lists were found.", func(s *snapshot) uint64 { return s.hitBytes }},
-	{"mem_cache_nums_", gauge, "Copies held in memory, half written ones included.", func(s *snapshot) uint64 { return s.Replicas }},
+	{"mem_cache_nums_", gauge, "Copies held in memory, half written ones included.", func(s *snapshot) uint64 { return s.replicas() }},
 
 	// This master keeps objects in memory only. Dashboards divide by sums of memory and the kinds below.
 	{"file_cache_hit_nums_", counter, "Always 0: no copy lies in a file.", zero},

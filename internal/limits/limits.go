@@ -441,3 +441,24 @@ const DialerIdleMs = 60000
 // DialerLastWordMs is how long an initiator whose sending failed looks for the reason. It has arrived before the failure
 // or it will not come.
 const DialerLastWordMs = 100
+
+// master: the metadata server and the admin pages.
+const (
+	// HTTPWriteMs is how long a reader of an answer may take between two pieces of it.
+	HTTPWriteMs = 30_000
+	// MetadataServerEntries bounds the metadata entries: two per segment, so 50,000 segments.
+	MetadataServerEntries = 100_000
+	// MetadataServerKeyBytes bounds one key; keys are a prefix and a host name with port.
+	MetadataServerKeyBytes = 4096
+	// MetadataServerValueBytes bounds one value. A descriptor takes 70 bytes per registered buffer and some 1,000 per
+	// device, so this is a client with over ten thousand buffers.
+	MetadataServerValueBytes = 1 << 20
+	// MetadataServerBytes bounds all keys and values together, so that no client can fill the master's memory.
+	MetadataServerBytes = 256 << 20
+	// AdminKeysBuffer is how many bytes of a key listing are gathered before they are sent.
+	AdminKeysBuffer = 64 << 10
+	// AdminBatchKeys bounds the keys of one batch look-up by HTTP.
+	AdminBatchKeys = 10_000
+	// SummaryWindowMs is the least time over which the rates of the summary are taken.
+	SummaryWindowMs = 10_000
+)
