@@ -8,19 +8,9 @@ import (
 	"strconv"
 )
 
-// Metadata says where segment descriptors are kept.
-type Metadata int
-
-// The three ways of a Transfer Engine to find a peer's descriptor.
-const (
-	PeerToPeer   Metadata = iota // asked from the peer itself
-	MasterHTTP                   // the master's HTTP metadata server
-	EtcdMetadata                 // etcd
-)
-
 // MasterOptions says how a master is started.
 type MasterOptions struct {
-	Release      Release  // zero is ours (or the rig's Against); else the wheel's own master
+	Release      Release  // zero is ours (or the rig's OriginalMaster); else the wheel's own master
 	LeaseMs      int      // zero keeps the default
 	ClientTTLSec int      // zero keeps the default
 	V12Port      bool     // ours only: a port of its own for clients of 0.3.12
@@ -58,7 +48,7 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	}
 	release := o.Release
 	if release == 0 {
-		release = r.Against
+		release = r.OriginalMaster
 	}
 	if release != R12 {
 		args = append(args, "--metrics_host=127.0.0.1")
@@ -92,7 +82,7 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 
 func (r *Rig) masterCommand(release Release, args []string) (cmd *exec.Cmd, name string, err error) {
 	if release == 0 {
-		return exec.Command(r.MasterBinary, args...), "mooncake-master", nil
+		return exec.Command(filepath.Join(r.Binaries, "mooncake-master"), args...), "mooncake-master", nil
 	}
 	wheel, ok := OpenEnvironment(release)
 	if !ok {
@@ -132,12 +122,12 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 		"--master_server_address=" + o.Master, "--metadata_server=" + o.Metadata, "--protocol=tcp",
 		"--global_segment_size=" + strconv.FormatInt(o.SizeBytes, 10),
 	}
-	if r.Against != 0 {
+	if r.OriginalSegment != 0 {
 		return r.startWheelSegment(append(args, "--host=127.0.0.1", "--port="+strconv.Itoa(ports[0])))
 	}
 	args = append(args, "--local_hostname=127.0.0.1", "--http_port="+strconv.Itoa(ports[2]))
 	s := &Segment{HTTP: local(ports[2])}
-	if s.Process, err = r.Start("mooncake-segment", exec.Command(r.SegmentBinary, append(args, o.Flags...)...)); err != nil {
+	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
 		return nil, err
 	}
 	return s, s.waitListening(startLimit, s.HTTP)
@@ -145,11 +135,11 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 
 // startWheelSegment runs the original's process of the same purpose.
 func (r *Rig) startWheelSegment(args []string) (*Segment, error) {
-	wheel, ok := OpenEnvironment(r.Against)
+	wheel, ok := OpenEnvironment(r.OriginalSegment)
 	if !ok {
-		return nil, fmt.Errorf("the wheel %s is not set up", r.Against.Version())
+		return nil, fmt.Errorf("the wheel %s is not set up", r.OriginalSegment.Version())
 	}
-	p, err := r.Start("mooncake_client "+r.Against.Version(), wheel.program("mooncake_client", args...))
+	p, err := r.Start("mooncake_client "+r.OriginalSegment.Version(), wheel.program("mooncake_client", args...))
 	return &Segment{Process: p}, err
 }
 

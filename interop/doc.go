@@ -10,10 +10,10 @@
 // connects outside 127.0.0.1. Ports come from Ports, which keeps clear of the kernel's ephemeral range and of the ranges
 // the wheels choose from. Setting up an environment is idempotent and safe between processes (file lock).
 //
-//	rig := interop.NewRig(binaries)
+//	rig, err := interop.NewRig(dir)
 //	defer rig.Close()
-//	master, err := rig.StartMaster(ctx, interop.MasterOptions{})
-//	segment, err := rig.StartSegment(ctx, interop.SegmentOptions{Master: master.RPC, SizeBytes: 256 << 20})
-//	client, err := rig.StartClient(ctx, interop.R13)
-//	err = client.Setup(interop.StoreOptions{Master: master.RPC})
+//	master, err := rig.StartMaster(interop.MasterOptions{})
+//	segment, err := rig.StartSegment(interop.SegmentOptions{Master: master.RPC, SizeBytes: 256 << 20})
+//	client, err := rig.StartClient(interop.R13)
+//	store, code, err := client.Setup(interop.StoreOptions{Master: master.RPC})
 package interop

@@ -17,12 +17,14 @@ var (
 	// against runs every test with the original's daemons in place of ours: what they do is what ours have to do. Tests of
 	// our own additions fail then.
 	against = flag.Int("against", 0, "run with the daemons of this release (12, 13 or 14) instead of ours")
+	// replace narrows that to one of the two.
+	replace = flag.String("replace", "both", "which daemons -against replaces: master, segment or both")
 	// soak multiplies the work of the tests that are made of many repetitions.
 	soak = flag.Bool("soak", false, "many more repetitions, and daemons with the race detector")
 )
 
-// built holds the paths of our daemons, compiled once for all tests.
-var built struct{ dir, master, segment string }
+// built is the folder with our daemons, compiled once for all tests.
+var built struct{ dir string }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -56,11 +58,22 @@ func prepareAll() error {
 		}
 	}
 	var err error
-	if built.dir, err = os.MkdirTemp("", "interop-"); err != nil || *against != 0 {
+	if built.dir, err = os.MkdirTemp("", "interop-"); err != nil {
 		return err
 	}
-	built.master, built.segment, err = BuildDaemons(ctx, built.dir, *soak)
-	return err
+	var names []string
+	if !replaced("master") {
+		names = append(names, "mooncake-master")
+	}
+	if !replaced("segment") {
+		names = append(names, "mooncake-segment")
+	}
+	return BuildDaemons(ctx, built.dir, *soak, names...)
+}
+
+// replaced reports whether the original stands in for one of our daemons.
+func replaced(daemon string) bool {
+	return *against != 0 && (*replace == "both" || *replace == daemon)
 }
 
 // newRig is a rig for one test; when the test fails the ends of all logs are shown.
@@ -70,7 +83,13 @@ func newRig(t *testing.T) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.MasterBinary, r.SegmentBinary, r.Against = built.master, built.segment, Release(*against)
+	r.Binaries = built.dir
+	if replaced("master") {
+		r.OriginalMaster = Release(*against)
+	}
+	if replaced("segment") {
+		r.OriginalSegment = Release(*against)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			var text logText

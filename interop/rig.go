@@ -25,10 +25,11 @@ const startLimit = 40 * time.Second
 
 // Rig starts processes and stops all of them at the end, in reverse order.
 type Rig struct {
-	// MasterBinary and SegmentBinary are our daemons. When Against is set the wheel's own take their place.
-	MasterBinary, SegmentBinary string
-	// Against replaces our daemons by those of a release, to see what the original does in a test.
-	Against Release
+	// Binaries is the folder with our daemons.
+	Binaries string
+	// OriginalMaster and OriginalSegment, when set, run the daemons of a release in place of ours: what they do in a test is
+	// what ours have to do.
+	OriginalMaster, OriginalSegment Release
 	// Dir is a scratch folder.
 	Dir string
 
@@ -56,22 +57,25 @@ func NewRig(dir string) (*Rig, error) {
 	return &Rig{Dir: scratch}, nil
 }
 
-// BuildDaemons compiles our two daemons into dir; race adds the race detector.
-func BuildDaemons(ctx context.Context, dir string, race bool) (master, segment string, err error) {
+// BuildDaemons compiles the named ones of our daemons into dir; race adds the race detector.
+func BuildDaemons(ctx context.Context, dir string, race bool, names ...string) error {
 	root, err := ModuleRoot()
-	if err != nil {
-		return "", "", err
+	if err != nil || len(names) == 0 {
+		return err
 	}
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/mooncake-master", "./cmd/mooncake-segment")...)
+	for _, n := range names {
+		args = append(args, "./cmd/"+n)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("go build: %w: %s", err, lastLines(out, 20))
+		return fmt.Errorf("go build: %w: %s", err, lastLines(out, 20))
 	}
-	return filepath.Join(dir, "mooncake-master"), filepath.Join(dir, "mooncake-segment"), nil
+	return nil
 }
 
 // Close stops every process of the rig: clients first, since they take their leave from the daemons.
