@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"unsafe"
 
@@ -14,14 +13,12 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-func TestMain(m *testing.M) { m.Run() }
 
 // replayed watches a Catalog and applies all its Changes to an empty one. Every catalog of the tests is made by
 // newTest, so each of them ends with the comparison of the two.
 type replayed struct {
 	*Catalog
 	t      testing.TB
-	mu     sync.Mutex
 	copies []Change
 	twin   *Catalog
 	now    Time
@@ -92,7 +89,7 @@ type dumpedObject struct {
 	Open             bool
 	DataType         uint8
 	PinnedUntil      Time
-	Pending          pendingPin
+	Pending          string
 	Replicas         []string
 	Members, Parts   uint32
 	Manifests, Opens uint32
@@ -142,7 +139,7 @@ func dump(s *state, now Time) dumped {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), DataType: r.dataType,
-			Pending: s.pending[n],
+			Pending: fmt.Sprint(s.pending[n]),
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until
