@@ -62,11 +62,12 @@ type callCounters struct {
 	requests, failures, partial, items, failedItems atomic.Uint64
 }
 
+// read loads what is counted last first, so that failures are never more than calls.
 func (c *callCounters) read() CallCounts {
-	return CallCounts{
-		Requests: c.requests.Load(), Failures: c.failures.Load(), Partial: c.partial.Load(),
-		Items: c.items.Load(), FailedItems: c.failedItems.Load(),
-	}
+	n := CallCounts{FailedItems: c.failedItems.Load(), Failures: c.failures.Load(), Partial: c.partial.Load()}
+	n.Items = c.items.Load()
+	n.Requests = c.requests.Load()
+	return n
 }
 
 // Calls counts remote calls by name, look-ups of replica lists, and the sizes of values. Make one with NewCalls.

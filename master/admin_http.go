@@ -1,0 +1,188 @@
+package master
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"mooncake/metrics"
+	"mooncake/wire"
+)
+
+// Admin answers the admin port: metrics, health and the views of objects and segments, in the forms of the published
+// masters. It keeps nothing but the rates of the summary; everything else is asked of its source per request.
+type Admin struct {
+	source   AdminSource
+	registry *metrics.Registry
+	build    metrics.Build
+	summary  *summary
+	pages    map[string]page
+}
+
+// page is what one path does. Pages of the service plane answer only while this master serves.
+type page struct {
+	serve        func(http.ResponseWriter, *http.Request)
+	servicePlane bool
+}
+
+// NewAdmin returns the pages over source and the counters of remote calls.
+func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Admin {
+	a := &Admin{
+		source: source, build: build,
+		registry: metrics.NewRegistry(source, calls, build),
+		summary:  newSummary(source, calls, time.Now()),
+	}
+	a.pages = map[string]page{
+		"/metrics":                {a.serveMetrics, false},
+		"/metrics/summary":        {a.serveSummary, false},
+		"/health":                 {a.serveHealth, false},
+		"/role":                   {a.serveRole, false},
+		"/ha_status":              {a.serveState, false},
+		"/leader":                 {a.serveLeader, false},
+		"/version":                {a.serveVersion, false},
+		"/kv_events/status":       {a.serveEventsStatus, true},
+		"/get_all_keys":           {a.serveKeys, true},
+		"/query_key":              {a.serveQueryKey, true},
+		"/batch_query_keys":       {a.serveBatchQuery, true},
+		"/get_all_segments":       {a.serveSegmentNames, true},
+		"/get_segments_detail":    {a.serveSegments, true},
+		"/query_segment":          {a.serveQuerySegment, true},
+		"/api/v1/segments/status": {a.serveSegmentState, true},
+	}
+	return a
+}
+
+// ServeHTTP finds the page; unknown paths and methods other than GET are 404.
+func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	deadline(w)
+	p, ok := a.pages[r.URL.Path]
+	switch {
+	case !ok || r.Method != http.MethodGet:
+		notFound(w)
+	case p.servicePlane && !a.source.Standing().Ready:
+		replyError(w, http.StatusServiceUnavailable, wire.ErrUnavailableInCurrentMode, "service plane is not active")
+	default:
+		p.serve(w, r)
+	}
+}
+
+// Summary is the text of /metrics/summary, which the log repeats.
+func (a *Admin) Summary() string { return a.summary.text(time.Now()) }
+
+const (
+	typeMetrics = "text/plain; version=0.0.4"
+	typeText    = "text/plain; charset=utf-8"
+	typeJSON    = "application/json; charset=utf-8"
+)
+
+func (a *Admin) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	var b bytes.Buffer
+	if err := a.registry.WriteText(&b); err != nil {
+		reply(w, http.StatusInternalServerError, typeText, err.Error())
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	reply(w, http.StatusOK, typeMetrics, b.String())
+}
+
+func (a *Admin) serveSummary(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, typeMetrics, a.Summary())
+}
+
+func (a *Admin) serveRole(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, typeText, a.source.Standing().Role)
+}
+
+func (a *Admin) serveState(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, typeText, a.source.Standing().State)
+}
+
+// leader is the part of an answer that names the leader; both are null without an election.
+type leader struct {
+	LeaderAddress *string `json:"leader_address"`
+	ViewVersion   *uint64 `json:"view_version"`
+}
+
+func (s Standing) leader() leader {
+	if s.LeaderAddress == "" {
+		return leader{}
+	}
+	return leader{&s.LeaderAddress, &s.ViewVersion}
+}
+
+func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	s := a.source.Standing()
+	replyJSON(w, http.StatusOK, struct {
+		Status  string `json:"status"`
+		Role    string `json:"role"`
+		HAState string `json:"ha_state"`
+		Ready   bool   `json:"service_ready"`
+		leader
+	}{"ok", s.Role, s.State, s.Ready, s.leader()})
+}
+
+func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {
+	l := a.source.Standing().leader()
+	replyJSON(w, http.StatusOK, struct {
+		Present bool `json:"present"`
+		leader
+	}{l.LeaderAddress != nil, l})
+}
+
+func (a *Admin) serveVersion(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, http.StatusOK, struct {
+		Version string `json:"version"`
+		Display string `json:"display_version"`
+	}{a.build.Version, a.build.Display})
+}
+
+// serveEventsStatus says honestly that no events are published.
+func (a *Admin) serveEventsStatus(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, http.StatusOK, struct {
+		Enabled   bool   `json:"enabled"`
+		Batches   uint64 `json:"published_batches"`
+		Published uint64 `json:"published_events"`
+		Dropped   uint64 `json:"dropped_events"`
+		Skipped   uint64 `json:"skipped_unparsed_keys"`
+	}{})
+}
+
+// replyJSON sends v as it is: no blanks, and no escapes beyond what JSON demands.
+func replyJSON(w http.ResponseWriter, status int, v any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		reply(w, http.StatusInternalServerError, typeText, err.Error())
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()-1))
+	reply(w, status, typeJSON, strings.TrimSuffix(b.String(), "\n"))
+}
+
+// replyError sends the body of a refusal.
+func replyError(w http.ResponseWriter, status int, code wire.ErrorCode, message string) {
+	replyJSON(w, status, struct {
+		Success bool   `json:"success"`
+		Code    int32  `json:"error_code"`
+		Message string `json:"error_message"`
+	}{false, int32(code), message})
+}
+
+// replyCode sends a refusal that the catalog gave, with the status that goes with its code.
+func replyCode(w http.ResponseWriter, err error) {
+	code := codeOf(err)
+	status := http.StatusInternalServerError
+	switch code {
+	case wire.ErrInvalidParams:
+		status = http.StatusBadRequest
+	case wire.ErrObjectNotFound, wire.ErrSegmentNotFound:
+		status = http.StatusNotFound
+	case wire.ErrUnavailableInCurrentMode, wire.ErrUnavailableInCurrentStatus:
+		status = http.StatusConflict
+	}
+	replyError(w, status, code, code.String())
+}

@@ -1,0 +1,67 @@
+package master
+
+import (
+	"net/http"
+
+	"mooncake/catalog"
+	"mooncake/metrics"
+)
+
+// AdminSource is what the admin pages show. Its methods may be called from any goroutine.
+type AdminSource interface {
+	metrics.Source
+	// Standing tells the role of this process in the cluster.
+	Standing() Standing
+	// Keys yields the readable keys and holds no lock while it does.
+	Keys(yield func(key string) bool)
+	// SegmentStatuses lists the mounted segments.
+	SegmentStatuses() []catalog.SegmentStatus
+	// Lookup returns the readable replicas of an object and grants a lease, like the look-up of a client.
+	Lookup(key string) ([]catalog.Replica, error)
+}
+
+// Standing is the role of a master. Without high availability it is always Alone.
+type Standing struct {
+	Role          string // leader or standby
+	State         string // starting, standby, candidate, recovering, catching_up, leader_warmup or serving
+	Ready         bool   // the object pages answer
+	LeaderAddress string // "" when there is no election
+	ViewVersion   uint64 // of the leader's record; meaningless without LeaderAddress
+}
+
+// Alone is the standing of a master that knows no others.
+var Alone = Standing{Role: "leader", State: "serving", Ready: true}
+
+// adminHandler returns the admin pages of this master.
+func (s *Service) adminHandler(*Server) http.Handler {
+	return NewAdmin(s, s.calls, adminBuild)
+}
+
+// adminBuild is what /version and the build series say: the number of the protocol generation that clients ask for, and
+// who answers.
+var adminBuild = metrics.Build{Version: "2.0.0", Display: "mooncake (go)"}
+
+// Standing implements AdminSource.
+func (s *Service) Standing() Standing { return Alone }
+
+// Keys implements AdminSource.
+func (s *Service) Keys(yield func(key string) bool) { s.cat.Keys(yield) }
+
+// SegmentStatuses implements AdminSource.
+func (s *Service) SegmentStatuses() []catalog.SegmentStatus { return s.cat.Segments() }
+
+// Segments implements metrics.Source.
+func (s *Service) Segments() []metrics.Segment {
+	mounted := s.cat.Segments()
+	out := make([]metrics.Segment, len(mounted))
+	for i, m := range mounted {
+		out[i] = metrics.Segment{Name: m.Name, AllocatedBytes: m.Used, CapacityBytes: m.Size, Replicas: m.ObjectCount}
+	}
+	return out
+}
+
+// Lookup implements AdminSource.
+func (s *Service) Lookup(key string) ([]catalog.Replica, error) {
+	_, replicas, err := s.cat.Get(s.clock.Now(), key, nil)
+	return replicas, err
+}
