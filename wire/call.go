@@ -61,27 +61,40 @@ func (c CallID) Name() string {
 	if int(c) >= NumCalls {
 		return fmt.Sprintf("call %d", uint8(c))
 	}
-	return callTable[c].name
+	return c.info().name
 }
 
 // String is Name.
 func (c CallID) String() string { return c.Name() }
 
+// info is the call's row of the table; a number that is no call has an empty one, which no release knows.
+func (c CallID) info() *callInfo {
+	if int(c) < NumCalls {
+		return &callTable[c]
+	}
+	return &noCall
+}
+
+var noCall = callInfo{request: [numDialects]*pack.Type{noType, noType, noType}}
+
+// noType heads no body: a literal of no bytes belongs to no type.
+var noType = pack.NewType("", false)
+
 // FunctionID is the call's number on the wire.
-func (c CallID) FunctionID() uint32 { return callTable[c].id }
+func (c CallID) FunctionID() uint32 { return c.info().id }
 
 // Releases is the set of releases that have the call.
-func (c CallID) Releases() DialectSet { return callTable[c].releases }
+func (c CallID) Releases() DialectSet { return c.info().releases }
 
 // AmbiguousReply tells whether V12 and V13 expect different replies to the very same request bytes: whoever answers must
 // know the release by other means.
-func (c CallID) AmbiguousReply() bool { return callTable[c].ambiguous }
+func (c CallID) AmbiguousReply() bool { return c.info().ambiguous }
 
 // Accepts is the set of dialects that a request body can be in, judged by its type hash, its literal, and whether it
 // announces compatible fields. The error says why it is none: pack.ErrHash for an unknown layout, pack.ErrLiteral for a
 // literal that is not the hash's, pack.ErrShort for no head. A call without arguments takes any body.
 func (c CallID) Accepts(body []byte) (DialectSet, error) {
-	info := &callTable[c]
+	info := c.info()
 	if info.request[V14] == nil {
 		return info.releases, nil
 	}
@@ -101,7 +114,7 @@ func (c CallID) Accepts(body []byte) (DialectSet, error) {
 		}
 	}
 	if set == 0 {
-		return 0, fmt.Errorf("request of %s: %w", info.name, cause)
+		return 0, fmt.Errorf("request of %s: %w", c.Name(), cause)
 	}
 	return narrow(info, set, newest, pack.HasTotal(body)), nil
 }
@@ -126,5 +139,8 @@ func narrow(info *callInfo, set DialectSet, newest Dialect, hasTotal bool) Diale
 // ErrUnavailableInCurrentMode (weight calls: WeightErrNotReady; RemoveAll: 0 removed). Batch calls answer it once for
 // each item of the request, whose body must be given; a request that cannot be read gets an empty list.
 func UnavailableReply(dst []byte, c CallID, d Dialect, request []byte) []byte {
+	if int(c) >= NumCalls {
+		return dst
+	}
 	return unavailable[c](dst, d.known(), request)
 }

@@ -38,8 +38,11 @@ func TestCallTable(t *testing.T) {
 	if _, ok := Lookup(0x12345678); ok {
 		t.Error("an unknown function is found")
 	}
-	if got := CallID(NumCalls).String(); got != "call 81" {
-		t.Errorf("unknown call is %q", got)
+	none := CallID(NumCalls)
+	set, err := none.Accepts([]byte{1, 2, 3, 4, 5})
+	if none.String() != "call 81" || none.FunctionID() != 0 || none.Releases() != 0 || none.AmbiguousReply() || set != 0 || err == nil ||
+		UnavailableReply(nil, none, V12, nil) != nil {
+		t.Errorf("a number that is no call: %v accepts %v, %v", none, set, err)
 	}
 }
 

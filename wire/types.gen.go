@@ -2,7 +2,7 @@
 
 package wire
 
-// ErrorCode is the enum of that name.
+// ErrorCode is what went wrong, as clients see it.
 type ErrorCode int32
 
 // Values of ErrorCode.
@@ -235,7 +235,7 @@ func (v ErrorCode) String() string {
 	return unknownValue("ErrorCode", int64(v))
 }
 
-// ReplicaType is the enum of that name.
+// ReplicaType is a kind of storage, as an argument of calls that mean some replicas only.
 type ReplicaType int32
 
 // Values of ReplicaType.
@@ -267,7 +267,7 @@ func (v ReplicaType) String() string {
 	return unknownValue("ReplicaType", int64(v))
 }
 
-// ReplicaStatus is the enum of that name.
+// ReplicaStatus is how far a replica has come.
 type ReplicaStatus int32
 
 // Values of ReplicaStatus.
@@ -299,7 +299,7 @@ func (v ReplicaStatus) String() string {
 	return unknownValue("ReplicaStatus", int64(v))
 }
 
-// ClientStatus is the enum of that name.
+// ClientStatus is what the master answers to a ping.
 type ClientStatus int32
 
 // Values of ClientStatus.
@@ -322,7 +322,7 @@ func (v ClientStatus) String() string {
 	return unknownValue("ClientStatus", int64(v))
 }
 
-// SegmentStatus is the enum of that name.
+// SegmentStatus is the state of a mounted segment.
 type SegmentStatus int32
 
 // Values of SegmentStatus.
@@ -354,7 +354,7 @@ func (v SegmentStatus) String() string {
 	return unknownValue("SegmentStatus", int64(v))
 }
 
-// ObjectDataType is the enum of that name.
+// ObjectDataType is what an object holds; stored, never acted on.
 type ObjectDataType uint8
 
 // Values of ObjectDataType.
@@ -398,7 +398,7 @@ func (v ObjectDataType) String() string {
 	return unknownValue("ObjectDataType", int64(v))
 }
 
-// TaskType is the enum of that name.
+// TaskType is what a client is asked to do.
 type TaskType int32
 
 // Values of TaskType.
@@ -418,7 +418,7 @@ func (v TaskType) String() string {
 	return unknownValue("TaskType", int64(v))
 }
 
-// TaskStatus is the enum of that name.
+// TaskStatus is how far a task has come.
 type TaskStatus int32
 
 // Values of TaskStatus.
@@ -444,7 +444,7 @@ func (v TaskStatus) String() string {
 	return unknownValue("TaskStatus", int64(v))
 }
 
-// BufferDescriptor is the message type of that name.
+// BufferDescriptor is a range of a segment: where a reader connects and what address it asks for.
 type BufferDescriptor struct {
 	Size              uint64
 	BufferAddress     uint64
@@ -453,37 +453,37 @@ type BufferDescriptor struct {
 	Locality          Opt[SegmentLocality] // only in 14
 }
 
-// MemoryDescriptor is the message type of that name.
+// MemoryDescriptor is a replica in a memory segment.
 type MemoryDescriptor struct {
 	BufferDescriptor BufferDescriptor
 }
 
-// NoFDescriptor is the message type of that name.
+// NoFDescriptor is a replica on an NVMe-over-fabrics device.
 type NoFDescriptor struct {
 	BufferDescriptor BufferDescriptor
 }
 
-// DiskDescriptor is the message type of that name.
+// DiskDescriptor is a replica in a file that everyone can open.
 type DiskDescriptor struct {
 	FilePath   string
 	ObjectSize uint64
 }
 
-// LocalDiskDescriptor is the message type of that name.
+// LocalDiskDescriptor is a replica on the disk of one client, which hands it out itself.
 type LocalDiskDescriptor struct {
 	ClientID          UUID
 	ObjectSize        uint64
 	TransportEndpoint string
 }
 
-// ReplicaDescriptor is the message type of that name.
+// ReplicaDescriptor is one replica of an object.
 type ReplicaDescriptor struct {
 	ID                uint64
 	DescriptorVariant ReplicaVariant
 	Status            ReplicaStatus
 }
 
-// ReplicateConfig is the message type of that name.
+// ReplicateConfig is how a put wants its object to be stored.
 type ReplicateConfig struct {
 	ReplicaNum              uint64
 	NofReplicaNum           uint64
@@ -504,7 +504,7 @@ type ReplicateConfig struct {
 	ResidencyAffinityIDs    Opt[[]string]   // only in 14
 }
 
-// Segment is the message type of that name.
+// Segment is a range of a client's memory that it lends to the store.
 type Segment struct {
 	ID         UUID
 	Name       string
@@ -516,7 +516,7 @@ type Segment struct {
 	Locality   Opt[SegmentLocality] // only in 14
 }
 
-// NoFSegment is the message type of that name.
+// NoFSegment is an NVMe-over-fabrics device that a client lends to the store.
 type NoFSegment struct {
 	ID         UUID
 	Name       string
@@ -525,19 +525,19 @@ type NoFSegment struct {
 	TeEndpoint string
 }
 
-// NoFSegmentOwnerInfo is the message type of that name.
+// NoFSegmentOwnerInfo is who lends a device.
 type NoFSegmentOwnerInfo struct {
 	SegmentID UUID
 	ClientID  UUID
 }
 
-// PingResponse is the message type of that name.
+// PingResponse is the answer to a sign of life.
 type PingResponse struct {
 	ViewVersionID int64
 	ClientStatus  ClientStatus
 }
 
-// GetReplicaListResponse is the message type of that name.
+// GetReplicaListResponse is the replicas of an object, and for how long they are safe to read.
 type GetReplicaListResponse struct {
 	Replicas         []ReplicaDescriptor
 	LeaseTTLMs       uint64
@@ -545,31 +545,31 @@ type GetReplicaListResponse struct {
 	ResolvedTenantID Opt[string] // only in 14
 }
 
-// GetStorageConfigResponse is the message type of that name.
+// GetStorageConfigResponse is what a client must know of the shared disk.
 type GetStorageConfigResponse struct {
 	Fsdir              string
 	EnableDiskEviction bool
 	QuotaBytes         uint64
 }
 
-// CopyStartResponse is the message type of that name.
+// CopyStartResponse is the replica to copy from and those to fill.
 type CopyStartResponse struct {
 	Source  ReplicaDescriptor
 	Targets []ReplicaDescriptor
 }
 
-// PromotionAllocStartResponse is the message type of that name.
+// PromotionAllocStartResponse is the memory that an object is to be promoted into.
 type PromotionAllocStartResponse struct {
 	MemoryDescriptor ReplicaDescriptor
 }
 
-// MoveStartResponse is the message type of that name.
+// MoveStartResponse is the replica to move and the one to fill, if there is none yet.
 type MoveStartResponse struct {
 	Source ReplicaDescriptor
 	Target Opt[ReplicaDescriptor]
 }
 
-// QueryTaskResponse is the message type of that name.
+// QueryTaskResponse is the state of a task.
 type QueryTaskResponse struct {
 	ID                   UUID
 	Type                 TaskType
@@ -580,7 +580,7 @@ type QueryTaskResponse struct {
 	Message              string
 }
 
-// TaskAssignment is the message type of that name.
+// TaskAssignment is a task handed to a client; its payload is JSON.
 type TaskAssignment struct {
 	ID               UUID
 	Type             TaskType
@@ -589,28 +589,28 @@ type TaskAssignment struct {
 	MaxRetryAttempts uint32
 }
 
-// TaskCompleteRequest is the message type of that name.
+// TaskCompleteRequest is how a task ended.
 type TaskCompleteRequest struct {
 	ID      UUID
 	Status  TaskStatus
 	Message string
 }
 
-// OffloadTaskItem is the message type of that name.
+// OffloadTaskItem is an object to write to a client's disk.
 type OffloadTaskItem struct {
 	TenantID string
 	Key      string
 	Size     int64
 }
 
-// PromotionTaskItem is the message type of that name.
+// PromotionTaskItem is an object to bring back into memory.
 type PromotionTaskItem struct {
 	TenantID string
 	Key      string
 	Size     int64
 }
 
-// StorageObjectMetadata is the message type of that name.
+// StorageObjectMetadata is where an object lies in a client's disk buckets.
 type StorageObjectMetadata struct {
 	BucketID          int64
 	Offset            int64
@@ -619,7 +619,7 @@ type StorageObjectMetadata struct {
 	TransportEndpoint string
 }
 
-// BatchGetOffloadObjectResponse is the message type of that name.
+// BatchGetOffloadObjectResponse is where a client has staged objects that it read from its disk.
 type BatchGetOffloadObjectResponse struct {
 	BatchID            uint64
 	Pointers           []uint64
@@ -627,7 +627,7 @@ type BatchGetOffloadObjectResponse struct {
 	GcTTLMs            uint64
 }
 
-// SoftPinAction is the enum of that name in 13 and 14.
+// SoftPinAction is what a put does to the soft pin of its object, only in 13 and 14.
 type SoftPinAction uint8
 
 // Values of SoftPinAction.
@@ -650,13 +650,13 @@ func (v SoftPinAction) String() string {
 	return unknownValue("SoftPinAction", int64(v))
 }
 
-// ObjectMeta is the message type of that name in 13 and 14.
+// ObjectMeta is a written object with its checksum, only in 13 and 14.
 type ObjectMeta struct {
 	Key            string
 	ObjectChecksum Opt[uint64]
 }
 
-// DistributedFSDescriptor is the message type of that name in 13 and 14.
+// DistributedFSDescriptor is a replica in a distributed file system, only in 13 and 14.
 type DistributedFSDescriptor struct {
 	FilePath    string
 	Offset      uint64
@@ -665,13 +665,13 @@ type DistributedFSDescriptor struct {
 	ShardIdx    int32
 }
 
-// SegmentLocality is the message type of that name in 14.
+// SegmentLocality is which part of its machine a segment is close to, only in 14.
 type SegmentLocality struct {
 	NumaNode int32
 	HcaNames []string
 }
 
-// ProbeLeaseMode is the enum of that name in 14.
+// ProbeLeaseMode is which of the probed objects get a lease, only in 14.
 type ProbeLeaseMode uint8
 
 // Values of ProbeLeaseMode.
@@ -691,13 +691,13 @@ func (v ProbeLeaseMode) String() string {
 	return unknownValue("ProbeLeaseMode", int64(v))
 }
 
-// GrantLeasePolicy is the message type of that name in 14.
+// GrantLeasePolicy is which of the probed objects get a lease; sent as C memory, padding included, only in 14.
 type GrantLeasePolicy struct {
 	LeaseMode     ProbeLeaseMode
 	CandidateSize uint64
 }
 
-// WeightManagementError is the enum of that name in 14.
+// WeightManagementError is what went wrong with a weight revision, only in 14.
 type WeightManagementError uint8
 
 // Values of WeightManagementError.
@@ -738,7 +738,7 @@ func (v WeightManagementError) String() string {
 	return unknownValue("WeightManagementError", int64(v))
 }
 
-// WeightAvailabilityState is the enum of that name in 14.
+// WeightAvailabilityState is whether a weight revision can be read, only in 14.
 type WeightAvailabilityState uint8
 
 // Values of WeightAvailabilityState.
@@ -767,7 +767,7 @@ func (v WeightAvailabilityState) String() string {
 	return unknownValue("WeightAvailabilityState", int64(v))
 }
 
-// WeightResidencyState is the enum of that name in 14.
+// WeightResidencyState is where the members of a weight revision lie, only in 14.
 type WeightResidencyState uint8
 
 // Values of WeightResidencyState.
@@ -796,7 +796,7 @@ func (v WeightResidencyState) String() string {
 	return unknownValue("WeightResidencyState", int64(v))
 }
 
-// WeightOperationState is the enum of that name in 14.
+// WeightOperationState is what is being done to a weight revision, only in 14.
 type WeightOperationState uint8
 
 // Values of WeightOperationState.
@@ -822,7 +822,7 @@ func (v WeightOperationState) String() string {
 	return unknownValue("WeightOperationState", int64(v))
 }
 
-// WeightRevisionIdentity is the message type of that name in 14.
+// WeightRevisionIdentity is the name of one generation of a set of weights, only in 14.
 type WeightRevisionIdentity struct {
 	TenantID         string
 	NameSpace        string
@@ -831,7 +831,7 @@ type WeightRevisionIdentity struct {
 	WeightGeneration uint64
 }
 
-// WeightManifestReference is the message type of that name in 14.
+// WeightManifestReference is what a weight revision consists of, only in 14.
 type WeightManifestReference struct {
 	ManifestKey       string
 	ManifestSha256    string
@@ -841,7 +841,7 @@ type WeightManifestReference struct {
 	LogicalBytes      uint64
 }
 
-// WeightRevisionMetadata is the message type of that name in 14.
+// WeightRevisionMetadata is all that is known of a weight revision, only in 14.
 type WeightRevisionMetadata struct {
 	Identity           WeightRevisionIdentity
 	Manifest           WeightManifestReference
@@ -854,7 +854,7 @@ type WeightRevisionMetadata struct {
 	UpdatedAtMs        uint64
 }
 
-// WeightRevisionLease is the message type of that name in 14.
+// WeightRevisionLease is a holder's claim on a weight revision, only in 14.
 type WeightRevisionLease struct {
 	LeaseID                  uint64
 	Identity                 WeightRevisionIdentity
@@ -863,7 +863,7 @@ type WeightRevisionLease struct {
 	FencedMetadataGeneration uint64
 }
 
-// WeightResidencyOperation is the message type of that name in 14.
+// WeightResidencyOperation is a running move of a weight revision, only in 14.
 type WeightResidencyOperation struct {
 	OperationID              uint64
 	Identity                 WeightRevisionIdentity
@@ -878,14 +878,14 @@ type WeightResidencyOperation struct {
 	Message                  string
 }
 
-// WeightRevisionView is the message type of that name in 14.
+// WeightRevisionView is a weight revision with its leases, only in 14.
 type WeightRevisionView struct {
 	Metadata             WeightRevisionMetadata
 	ActiveLeaseCount     uint64
 	NearestLeaseExpiryMs Opt[uint64]
 }
 
-// BeginWeightImportRequest is the message type of that name in 14.
+// BeginWeightImportRequest is the start of an import, only in 14.
 type BeginWeightImportRequest struct {
 	Identity             WeightRevisionIdentity
 	PayloadGroupID       string
@@ -893,25 +893,25 @@ type BeginWeightImportRequest struct {
 	ExpectedLogicalBytes uint64
 }
 
-// CommitWeightImportRequest is the message type of that name in 14.
+// CommitWeightImportRequest is the end of an import, only in 14.
 type CommitWeightImportRequest struct {
 	Identity                   WeightRevisionIdentity
 	ExpectedMetadataGeneration uint64
 	Manifest                   WeightManifestReference
 }
 
-// AbortWeightImportRequest is the message type of that name in 14.
+// AbortWeightImportRequest is the end of a failed import, only in 14.
 type AbortWeightImportRequest struct {
 	Identity                   WeightRevisionIdentity
 	ExpectedMetadataGeneration uint64
 }
 
-// GetWeightRevisionRequest is the message type of that name in 14.
+// GetWeightRevisionRequest is a question for one weight revision, only in 14.
 type GetWeightRevisionRequest struct {
 	Identity WeightRevisionIdentity
 }
 
-// ListWeightRevisionsRequest is the message type of that name in 14.
+// ListWeightRevisionsRequest is a question for a page of weight revisions, only in 14.
 type ListWeightRevisionsRequest struct {
 	TenantID   string
 	NameSpace  string
@@ -920,13 +920,13 @@ type ListWeightRevisionsRequest struct {
 	Limit      uint32
 }
 
-// ListWeightRevisionsResponse is the message type of that name in 14.
+// ListWeightRevisionsResponse is a page of weight revisions, only in 14.
 type ListWeightRevisionsResponse struct {
 	Revisions     []WeightRevisionView
 	NextPageToken string
 }
 
-// AcquireWeightRevisionLeaseRequest is the message type of that name in 14.
+// AcquireWeightRevisionLeaseRequest is a holder's wish for a lease, only in 14.
 type AcquireWeightRevisionLeaseRequest struct {
 	Identity                   WeightRevisionIdentity
 	ExpectedMetadataGeneration uint64
@@ -934,33 +934,33 @@ type AcquireWeightRevisionLeaseRequest struct {
 	TTLMs                      uint64
 }
 
-// RenewWeightRevisionLeaseRequest is the message type of that name in 14.
+// RenewWeightRevisionLeaseRequest is the wish to keep a lease, only in 14.
 type RenewWeightRevisionLeaseRequest struct {
 	TenantID string
 	LeaseID  uint64
 	TTLMs    uint64
 }
 
-// ReleaseWeightRevisionLeaseRequest is the message type of that name in 14.
+// ReleaseWeightRevisionLeaseRequest is the end of a lease, only in 14.
 type ReleaseWeightRevisionLeaseRequest struct {
 	TenantID string
 	LeaseID  uint64
 }
 
-// StartWeightResidencyOperationRequest is the message type of that name in 14.
+// StartWeightResidencyOperationRequest is the wish to move a weight revision, only in 14.
 type StartWeightResidencyOperationRequest struct {
 	Identity                   WeightRevisionIdentity
 	ExpectedMetadataGeneration uint64
 	TargetResidency            WeightResidencyState
 }
 
-// QueryWeightOperationRequest is the message type of that name in 14.
+// QueryWeightOperationRequest is a question for a running move, only in 14.
 type QueryWeightOperationRequest struct {
 	TenantID    string
 	OperationID uint64
 }
 
-// DeleteWeightRevisionRequest is the message type of that name in 14.
+// DeleteWeightRevisionRequest is the end of a weight revision, only in 14.
 type DeleteWeightRevisionRequest struct {
 	Identity                   WeightRevisionIdentity
 	ExpectedMetadataGeneration uint64

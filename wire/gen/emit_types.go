@@ -10,7 +10,7 @@ func (m *model) emitTypes(e *emitter) {
 			m.emitEnum(e, n)
 			continue
 		}
-		e.line("// %s is the message type of that name%s.", name, inReleases(m.releasesOf(name)))
+		e.line("// %s is %s%s.", name, typeDocs[name], onlyIn(m.releasesOf(name)))
 		e.line("type %s struct {", name)
 		for _, f := range n.fields {
 			note := ""
@@ -45,13 +45,21 @@ func inReleases(in []int) string {
 	return " in " + strings.Join(names, " and ")
 }
 
+// onlyIn is ", only in 13 and 14"; empty for all three.
+func onlyIn(in []int) string {
+	if text := inReleases(in); text != "" {
+		return ", only" + text
+	}
+	return ""
+}
+
 // emitEnum writes an enum, its constants and String, which answers the names of the public sources.
 func (m *model) emitEnum(e *emitter, n *node) {
 	prefix := n.name
 	if p, ok := enumPrefix[n.name]; ok {
 		prefix = p
 	}
-	e.line("// %s is the enum of that name%s.", n.name, inReleases(m.releasesOf(n.name)))
+	e.line("// %s is %s%s.", n.name, typeDocs[n.name], onlyIn(m.releasesOf(n.name)))
 	e.line("type %s %s\n", n.name, goType(n.args[0]))
 	e.line("// Values of %s.", n.name)
 	e.line("const (")

@@ -20,6 +20,11 @@ type model struct {
 func unite(schemas []*schema) (*model, error) {
 	newest := schemas[len(schemas)-1]
 	m := &model{schemas: schemas, union: newest, names: newest.order}
+	for _, name := range m.names {
+		if typeDocs[name] == "" {
+			return nil, fmt.Errorf("type %s has no comment in the table", name)
+		}
+	}
 	for r, s := range schemas {
 		for _, name := range s.order {
 			rich, ok := newest.nodes[name]

@@ -3,6 +3,7 @@ package pack
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // Appender writes one body. Write the value, then ask Done; if it says no, write the very same value again.
@@ -15,7 +16,8 @@ import (
 //		}
 //	}
 type Appender struct {
-	buf     []byte
+	buf     []byte // written up to n; keeping its length fixed saves a pointer store, and its barrier, per field
+	n       int
 	typ     *Type
 	start   int
 	longest uint64 // longest container met so far
@@ -24,18 +26,26 @@ type Appender struct {
 
 // NewAppender starts a body of type t behind dst.
 func NewAppender(dst []byte, t *Type) Appender {
-	return Appender{buf: append(dst, t.head...), typ: t, start: len(dst), width: 1}
+	start := len(dst)
+	dst = append(dst, t.head...)
+	return Appender{buf: dst[:cap(dst)], n: len(dst), typ: t, start: start, width: 1}
 }
 
 // Bytes is dst with the body behind it; complete once Done said so.
-func (a *Appender) Bytes() []byte { return a.buf }
+func (a *Appender) Bytes() []byte { return a.buf[:a.n] }
+
+// grow makes room for at least more bytes.
+func (a *Appender) grow(more int) {
+	b := slices.Grow(a.buf[:a.n], more)
+	a.buf = b[:cap(b)]
+}
 
 // Done completes the body. If a container was longer than the present width can say, it starts the body anew with the
 // width that fits and answers false: one width holds for the whole message.
 func (a *Appender) Done() bool {
 	if width := widthFor(a.longest); width > a.width {
 		a.width = width
-		a.buf = append(a.buf[:a.start], a.typ.head...)
+		a.n = a.start + len(a.typ.head)
 		a.buf[a.start+metaOffset] |= widthBits(width) << metaWidthShift
 		return false
 	}
@@ -49,13 +59,13 @@ func (a *Appender) Done() bool {
 // reaches 4 GiB: its frame could not say so.)
 func (a *Appender) putTotal() {
 	at := a.start + totalOffset
-	total := len(a.buf) - a.start
+	total := a.n - a.start
 	if total <= math.MaxUint16 {
 		binary.LittleEndian.PutUint16(a.buf[at:], uint16(total))
 		return
 	}
-	a.buf = append(a.buf, make([]byte, longTotal-shortTotal)...)
-	copy(a.buf[at+longTotal:], a.buf[at+shortTotal:])
+	a.Zeros(longTotal - shortTotal)
+	copy(a.buf[at+longTotal:a.n], a.buf[at+shortTotal:])
 	binary.LittleEndian.PutUint32(a.buf[at:], uint32(total+longTotal-shortTotal))
 	meta := &a.buf[a.start+metaOffset]
 	*meta = *meta&^metaTotalMask | 2
@@ -86,16 +96,40 @@ func widthBits(width uint8) uint8 {
 }
 
 // U8 writes one byte.
-func (a *Appender) U8(v uint8) { a.buf = append(a.buf, v) }
+func (a *Appender) U8(v uint8) {
+	if a.n == len(a.buf) {
+		a.grow(1)
+	}
+	a.buf[a.n] = v
+	a.n++
+}
 
 // U16 writes two bytes.
-func (a *Appender) U16(v uint16) { a.buf = binary.LittleEndian.AppendUint16(a.buf, v) }
+func (a *Appender) U16(v uint16) {
+	if len(a.buf)-a.n < 2 {
+		a.grow(2)
+	}
+	binary.LittleEndian.PutUint16(a.buf[a.n:], v)
+	a.n += 2
+}
 
 // U32 writes four bytes.
-func (a *Appender) U32(v uint32) { a.buf = binary.LittleEndian.AppendUint32(a.buf, v) }
+func (a *Appender) U32(v uint32) {
+	if len(a.buf)-a.n < 4 {
+		a.grow(4)
+	}
+	binary.LittleEndian.PutUint32(a.buf[a.n:], v)
+	a.n += 4
+}
 
 // U64 writes eight bytes.
-func (a *Appender) U64(v uint64) { a.buf = binary.LittleEndian.AppendUint64(a.buf, v) }
+func (a *Appender) U64(v uint64) {
+	if len(a.buf)-a.n < 8 {
+		a.grow(8)
+	}
+	binary.LittleEndian.PutUint64(a.buf[a.n:], v)
+	a.n += 8
+}
 
 // I32 writes four bytes with a sign.
 func (a *Appender) I32(v int32) { a.U32(uint32(v)) }
@@ -106,16 +140,16 @@ func (a *Appender) I64(v int64) { a.U64(uint64(v)) }
 // Bool writes one byte, 0 or 1.
 func (a *Appender) Bool(v bool) {
 	if v {
-		a.buf = append(a.buf, 1)
+		a.U8(1)
 		return
 	}
-	a.buf = append(a.buf, 0)
+	a.U8(0)
 }
 
 // Zeros writes n bytes of padding.
 func (a *Appender) Zeros(n int) {
 	for range n {
-		a.buf = append(a.buf, 0)
+		a.U8(0)
 	}
 }
 
@@ -124,7 +158,7 @@ func (a *Appender) Len(n int) {
 	a.longest = max(a.longest, uint64(n))
 	switch a.width {
 	case 1:
-		a.buf = append(a.buf, uint8(n))
+		a.U8(uint8(n))
 	case 2:
 		a.U16(uint16(n))
 	case 4:
@@ -137,5 +171,8 @@ func (a *Appender) Len(n int) {
 // String writes a string: its length, then its bytes.
 func (a *Appender) String(s string) {
 	a.Len(len(s))
-	a.buf = append(a.buf, s...)
+	if len(a.buf)-a.n < len(s) {
+		a.grow(len(s))
+	}
+	a.n += copy(a.buf[a.n:], s)
 }
