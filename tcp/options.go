@@ -1,0 +1,83 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"mooncake/internal/limits"
+)
+
+// Ways to move bytes: see the package rawconn.
+const (
+	IORaw = "raw"
+	IOStd = "std"
+)
+
+// Options are the knobs of a data socket, the same for both ends. DefaultOptions has the measured best values; the zero
+// value is plain Go with the kernel's settings.
+type Options struct {
+	// IO is IORaw or IOStd; empty means IOStd.
+	IO string
+	// RcvLowatBytes wakes the reader of a large body only when this many bytes are there. 0 is off.
+	RcvLowatBytes int
+	// SndbufBytes is the socket's send buffer. 0 leaves it to the kernel, which then tunes it by itself.
+	SndbufBytes int
+	// CongestionControl names the algorithm for our sockets. Empty leaves it to the system.
+	CongestionControl string
+}
+
+// DefaultOptions are the values for production.
+func DefaultOptions() Options {
+	return Options{IO: IORaw, RcvLowatBytes: limits.DataRcvLowatBytes, SndbufBytes: limits.DataSndbufBytes}
+}
+
+// Validate reports the first value that cannot be used, with the flag that sets it.
+func (o Options) Validate() error {
+	switch {
+	case o.IO != "" && o.IO != IORaw && o.IO != IOStd:
+		return fmt.Errorf("io %q is neither %s nor %s", o.IO, IORaw, IOStd)
+	case o.RcvLowatBytes < 0 || o.RcvLowatBytes > limits.DataRcvLowatBytesMax:
+		return fmt.Errorf("data_rcvlowat %d is not between 0 and %d", o.RcvLowatBytes, limits.DataRcvLowatBytesMax)
+	case o.SndbufBytes < 0 || o.SndbufBytes > limits.DataSndbufBytesMax:
+		return fmt.Errorf("data_sndbuf %d is not between 0 and %d", o.SndbufBytes, limits.DataSndbufBytesMax)
+	}
+	return checkCongestionControl(o.CongestionControl)
+}
+
+// checkCongestionControl asks the kernel's list, where there is one: a wrong name would otherwise show only when the
+// first socket is made.
+func checkCongestionControl(name string) error {
+	if name == "" {
+		return nil
+	}
+	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	if err != nil {
+		return nil
+	}
+	if known := strings.Fields(string(text)); !slices.Contains(known, name) {
+		return fmt.Errorf("data_cc %q is not known to this kernel (%s)", name, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+func (o Options) std() bool { return o.IO != IORaw }
+
+// tuneListener sets what accepted sockets inherit, so that short connections pay nothing for it.
+func (o Options) tuneListener(ln net.Listener) error {
+	listener, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var tuning error
+	if err := raw.Control(func(fd uintptr) { tuning = o.tuneSocket(fd) }); err != nil {
+		return err
+	}
+	return tuning
+}

@@ -1,0 +1,39 @@
+package tcp
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// tuneSocket applies the send buffer and the congestion control to a socket that is not connected yet.
+func (o Options) tuneSocket(fd uintptr) error {
+	if o.SndbufBytes > 0 {
+		if err := setSndbuf(int(fd), o.SndbufBytes); err != nil {
+			return fmt.Errorf("data_sndbuf %d: %w", o.SndbufBytes, err)
+		}
+	}
+	if o.CongestionControl != "" {
+		if err := unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.CongestionControl); err != nil {
+			return fmt.Errorf("data_cc %q: %w", o.CongestionControl, err)
+		}
+	}
+	return nil
+}
+
+// setSndbuf leaves the buffer alone where the system's limit is below the wish: setting it turns the kernel's own tuning
+// off, and that reaches further than a small fixed buffer.
+func setSndbuf(fd, bytes int) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, bytes) == nil {
+		return nil
+	}
+	if text, err := os.ReadFile("/proc/sys/net/core/wmem_max"); err == nil {
+		if most, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && most < bytes {
+			return nil
+		}
+	}
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bytes)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tcp
+
+// tuneSocket does nothing: the knobs are Linux's.
+func (o Options) tuneSocket(uintptr) error { return nil }

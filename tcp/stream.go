@@ -1,0 +1,131 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"mooncake/internal/limits"
+	"mooncake/internal/rawconn"
+)
+
+// stream moves bodies over one connection and bounds how long they may stand still. A reader and a writer may run at the
+// same time, each only once.
+type stream struct {
+	conn       *rawconn.Conn
+	lowatBytes int
+	progress   time.Duration
+	writeUntil time.Time // the write deadline that the connection has
+}
+
+func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, error) {
+	raw, err := rawconn.New(conn, o.std())
+	if err != nil {
+		return nil, err
+	}
+	return &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}, nil
+}
+
+// receive fills dst and returns how much of it was filled. The wait for each piece is bounded by progress; the read
+// deadline and the low-water mark are as before when it returns without an error.
+func (s *stream) receive(dst []byte) (int, error) {
+	if len(dst) == 0 {
+		return 0, nil
+	}
+	marked := s.lowatBytes > 0 && len(dst) >= limits.DataRcvLowatFromBytes
+	var until time.Time
+	got := 0
+	for got < len(dst) {
+		rest := dst[got:]
+		if marked {
+			// A mark above the rest would wait for bytes that nobody sends.
+			if err := s.conn.SetRcvLowat(min(len(rest), s.lowatBytes)); err != nil {
+				return got, err
+			}
+		}
+		if now := time.Now(); until.Sub(now) < s.progress/2 {
+			until = now.Add(s.progress)
+			if err := s.conn.SetReadDeadline(until); err != nil {
+				return got, err
+			}
+		}
+		n, err := s.receiveSome(rest)
+		if errors.Is(err, os.ErrDeadlineExceeded) && marked {
+			marked, until = false, time.Time{}
+			n, err = s.glance(rest)
+		}
+		got += n
+		if err != nil {
+			return got, err
+		}
+	}
+	if marked {
+		if err := s.conn.SetRcvLowat(1); err != nil {
+			return got, err
+		}
+	}
+	return got, s.conn.SetReadDeadline(time.Time{})
+}
+
+// receiveSome reads one piece. The end of the stream inside a body is an error of its own.
+func (s *stream) receiveSome(dst []byte) (int, error) {
+	n, err := s.conn.Read(dst[:min(len(dst), limits.DataPieceBytes)])
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// glance reads what the low-water mark was hiding: a peer that sends less than the mark in all that time is slow, one
+// that sends nothing is stuck.
+func (s *stream) glance(dst []byte) (int, error) {
+	if err := s.conn.SetRcvLowat(1); err != nil {
+		return 0, err
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(limits.DataGlanceMs * time.Millisecond)); err != nil {
+		return 0, err
+	}
+	return s.receiveSome(dst)
+}
+
+// send writes head and body, the first piece of the body together with the head. The wait for each piece is bounded by
+// progress.
+func (s *stream) send(head, body []byte) error {
+	for len(head)+len(body) > 0 {
+		if err := s.armWrite(); err != nil {
+			return err
+		}
+		n, err := s.sendSome(head, body[:min(len(body), limits.DataPieceBytes)])
+		fromHead := min(n, len(head))
+		head, body = head[fromHead:], body[n-fromHead:]
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) sendSome(head, piece []byte) (int, error) {
+	if len(head) == 0 {
+		return s.conn.Write(piece)
+	}
+	if len(piece) == 0 {
+		return s.conn.Write(head)
+	}
+	return s.conn.Writev(head, piece)
+}
+
+// armWrite renews the write deadline when a good part of it has passed. A deadline that runs out between two writes harms
+// nobody, and most writes then pay for a look at the clock only.
+func (s *stream) armWrite() error {
+	now := time.Now()
+	if s.writeUntil.Sub(now) > s.progress/2 {
+		return nil
+	}
+	s.writeUntil = now.Add(s.progress)
+	return s.conn.SetWriteDeadline(s.writeUntil)
+}
+
+func (s *stream) close() { s.conn.Close() }
