@@ -40,8 +40,7 @@ func newFakeMaster(t *testing.T) *fakeMaster {
 		waiting: map[wire.UUID][]wire.TaskAssignment{}, copies: map[string]copyPlan{}, refuse: map[wire.CallID]wire.ErrorCode{},
 		events: make(chan string, 100_000),
 	}
-	rules := readPortRules("/proc")
-	ln, err := rules.choose(func(port int) (net.Listener, error) { return listen("127.0.0.1", port, "") })
+	ln, err := readPortRulesAndChoose(t)
 	if err != nil {
 		t.Fatal(err)
 	}

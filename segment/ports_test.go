@@ -128,3 +128,10 @@ func TestListenSaysAddressReasonAndFlag(t *testing.T) {
 		}
 	}
 }
+
+// readPortRulesAndChoose opens a port as a daemon would choose one.
+func readPortRulesAndChoose(t *testing.T) (net.Listener, error) {
+	t.Helper()
+	rules := readPortRules("/proc")
+	return rules.choose(func(port int) (net.Listener, error) { return listen("127.0.0.1", port, "") })
+}
