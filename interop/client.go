@@ -54,7 +54,7 @@ func startClient(env *Environment, script string, more ...string) (*Client, erro
 		return nil, err
 	}
 	c := &Client{Release: env.Release, in: in, answers: make(chan answer, 1)}
-	if c.proc, err = startProcess("client "+env.Release.Version(), cmd); err != nil {
+	if c.proc, err = startProcess("client "+env.Release.Version(), cmd, nil); err != nil {
 		return nil, err
 	}
 	go c.read(out)

@@ -3,6 +3,7 @@ package interop
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -97,6 +98,7 @@ type SegmentOptions struct {
 	Metadata  string // empty is P2PHANDSHAKE
 	SizeBytes int64
 	HTTPPort  int      // zero takes a free one
+	ArenaDir  string   // empty makes a new one; a second daemon takes up what the first has left there
 	Flags     []string // further flags, ours only
 }
 
@@ -125,7 +127,13 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 	if r.OriginalSegment != 0 {
 		return r.startWheelSegment(append(args, "--host=127.0.0.1", "--port="+strconv.Itoa(ports[0])))
 	}
-	args = append(args, "--local_hostname=127.0.0.1", "--http_port="+strconv.Itoa(ports[2]))
+	if o.ArenaDir == "" {
+		if o.ArenaDir, err = os.MkdirTemp(r.memory, "segment-"); err != nil {
+			return nil, err
+		}
+	}
+	args = append(args, "--local_hostname=127.0.0.1", "--bind_address=127.0.0.1", "--shm_dir="+o.ArenaDir,
+		"--http_port="+strconv.Itoa(ports[2]))
 	s := &Segment{HTTP: local(ports[2])}
 	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func TestObjects(t *testing.T) {
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{LeaseMs: 2500})
-		startSegment(t, r, m, 1, SegmentOptions{})
+		startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib})
 		p := &pair{master: m}
 		p.write = startStore(t, r, release, StoreOptions{Master: m.RPC})
 		// A first write shows which dialect the newcomers of this cluster speak.
@@ -254,7 +254,7 @@ func testPins(t *testing.T, p *pair) {
 func testRefused(t *testing.T, p *pair) {
 	putCode(t, p.write, Item{Key: "", Size: 10, Seed: 1}, nil, codeInvalid)
 	putCode(t, p.write, Item{Key: "empty", Size: 0, Seed: 1}, nil, codeInvalid)
-	codes, _, err := p.write.PutFrom([]Item{{Key: "fits", Size: 1000, Seed: 1}, {Key: "too/big", Size: 300 * mib, Seed: 2}}, nil)
+	codes, _, err := p.write.PutFrom([]Item{{Key: "fits", Size: 1000, Seed: 1}, {Key: "too/big", Size: 130 * mib, Seed: 2}}, nil)
 	if err != nil || !slices.Equal(codes, []int{codeOK, codeNoHandle}) {
 		t.Fatalf("codes %v, %v; want the second refused", codes, err)
 	}

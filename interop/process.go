@@ -3,6 +3,7 @@ package interop
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,13 +27,17 @@ type Process struct {
 
 // tail keeps the end of what is written to it.
 type tail struct {
-	mu   sync.Mutex
-	kept []byte
+	copyTo io.Writer // may be nil
+	mu     sync.Mutex
+	kept   []byte
 }
 
 func (l *tail) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.copyTo != nil {
+		_, _ = l.copyTo.Write(p) // a terminal that has gone does not stop the daemon
+	}
 	l.kept = append(l.kept, p...)
 	if over := len(l.kept) - keptLogBytes; over > 0 {
 		l.kept = append(l.kept[:0], l.kept[over:]...)
@@ -46,9 +51,10 @@ func (l *tail) String() string {
 	return string(l.kept)
 }
 
-// startProcess starts cmd; output that has no destination yet goes to the process's log.
-func startProcess(name string, cmd *exec.Cmd) (*Process, error) {
+// startProcess starts cmd; output that has no destination yet goes to the process's log, and to copyTo unless that is nil.
+func startProcess(name string, cmd *exec.Cmd, copyTo io.Writer) (*Process, error) {
 	p := &Process{Name: name, cmd: cmd, done: make(chan struct{})}
+	p.log.copyTo = copyTo
 	if cmd.Stdout == nil {
 		cmd.Stdout = &p.log
 	}

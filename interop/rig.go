@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -33,6 +34,10 @@ type Rig struct {
 	// Dir is a scratch folder.
 	Dir string
 
+	// Output, if set, gets a copy of what the daemons write.
+	Output io.Writer
+
+	memory  string // folder for arenas
 	ports   Ports
 	mu      sync.Mutex // guards the two lists
 	procs   []*Process
@@ -54,7 +59,25 @@ func NewRig(dir string) (*Rig, error) {
 			return nil, err
 		}
 	}
-	return &Rig{Dir: scratch}, nil
+	memory, err := memoryDir(scratch)
+	if err != nil {
+		return nil, err
+	}
+	return &Rig{Dir: scratch, memory: memory}, nil
+}
+
+// enoughMemoryBytes is the room in the shared memory file system below which arenas lie in the scratch folder instead:
+// containers often come with 64 MiB of it.
+const enoughMemoryBytes = 2 << 30
+
+// memoryDir makes a folder for arenas that is this rig's own: what a killed daemon leaves is taken up by nobody else.
+func memoryDir(scratch string) (string, error) {
+	const shm = "/dev/shm"
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(shm, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < enoughMemoryBytes {
+		return os.MkdirTemp(scratch, "arenas-")
+	}
+	return os.MkdirTemp(shm, "mooncake-rig-")
 }
 
 // BuildDaemons compiles the named ones of our daemons into dir; race adds the race detector.
@@ -93,7 +116,7 @@ func (r *Rig) Close() error {
 	for i := len(procs) - 1; i >= 0; i-- {
 		errs = append(errs, procs[i].Stop(stopGrace))
 	}
-	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
+	return errors.Join(append(errs, os.RemoveAll(r.memory), os.RemoveAll(r.Dir))...)
 }
 
 // Logs writes the end of every process's output, for a failed test.
@@ -110,7 +133,7 @@ func (r *Rig) Logs(w io.Writer) {
 
 // Start runs a program until Close.
 func (r *Rig) Start(name string, cmd *exec.Cmd) (*Process, error) {
-	p, err := startProcess(name, cmd)
+	p, err := startProcess(name, cmd, r.Output)
 	if err != nil {
 		return nil, err
 	}
