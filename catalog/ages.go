@@ -6,18 +6,19 @@ import (
 	"mooncake/internal/limits"
 )
 
-// The ages order records by the last thing known of each: its write or, as far as the eviction has noticed, its lease.
-// There is one list per step of limits.AgeBucketMs. A read leaves its record where it stands; the eviction moves it to
-// the list of its lease when it comes across it, so each lease costs one move at most.
+// The ages order what eviction may take, units and objects that belong to none, by the last thing known of each: a write
+// or, as far as the eviction has noticed, a lease. There is one list per step of limits.AgeBucketMs. A read leaves its
+// object where it stands; the eviction moves it to the list of its lease when it comes across it, so each lease costs
+// one move at most.
 
 type ageBucket struct {
 	key        uint32
 	head, tail name
 }
 
-// ages holds the lists in ascending order. Empty ones stay until they are at the front or too many.
+// ages holds the lists in ascending order. Empty ones stay until there are too many.
 type ages struct {
-	list    uint8 // what record.list says of its members
+	list    uint8 // what node.list says of the members
 	buckets []ageBucket
 	empty   int
 	count   int
@@ -46,7 +47,7 @@ func (a *ages) find(key uint32) (int, bool) {
 	})
 }
 
-// add puts a record, which is in no list, at the end of its bucket.
+// add puts a node, which is in no list, at the end of its bucket.
 func (a *ages) add(s *state, n name, key uint32) {
 	at, ok := a.find(key)
 	if !ok {
@@ -58,11 +59,11 @@ func (a *ages) add(s *state, n name, key uint32) {
 		a.empty++
 	}
 	b := &a.buckets[at]
-	r := s.record(n)
-	r.list, r.ageBucket = a.list, key
-	r.agePrev, r.ageNext = b.tail, 0
+	x := s.node(n)
+	x.list, x.bucket = a.list, key
+	x.prev, x.next = b.tail, 0
 	if b.tail != 0 {
-		s.record(b.tail).ageNext = n
+		s.node(b.tail).next = n
 	} else {
 		b.head = n
 		a.empty--
@@ -71,29 +72,29 @@ func (a *ages) add(s *state, n name, key uint32) {
 	a.count++
 }
 
-// cut takes a record out.
+// cut takes a node out.
 func (a *ages) cut(s *state, n name) {
-	r := s.record(n)
-	if r.agePrev != 0 {
-		s.record(r.agePrev).ageNext = r.ageNext
+	x := s.node(n)
+	if x.prev != 0 {
+		s.node(x.prev).next = x.next
 	}
-	if r.ageNext != 0 {
-		s.record(r.ageNext).agePrev = r.agePrev
+	if x.next != 0 {
+		s.node(x.next).prev = x.prev
 	}
-	if r.agePrev == 0 || r.ageNext == 0 {
-		at, _ := a.find(r.ageBucket)
+	if x.prev == 0 || x.next == 0 {
+		at, _ := a.find(x.bucket)
 		b := &a.buckets[at]
-		if r.agePrev == 0 {
-			b.head = r.ageNext
+		if x.prev == 0 {
+			b.head = x.next
 		}
-		if r.ageNext == 0 {
-			b.tail = r.agePrev
+		if x.next == 0 {
+			b.tail = x.prev
 		}
 		if b.head == 0 {
 			a.empty++
 		}
 	}
-	r.agePrev, r.ageNext, r.list = 0, 0, listNone
+	x.prev, x.next, x.list = 0, 0, listNone
 	a.count--
 }
 
@@ -110,11 +111,11 @@ type openList struct {
 }
 
 func (l *openList) add(s *state, n name) {
-	r := s.record(n)
-	r.list = listOpen
-	r.agePrev, r.ageNext = l.tail, 0
+	x := s.node(n)
+	x.list = listOpen
+	x.prev, x.next = l.tail, 0
 	if l.tail != 0 {
-		s.record(l.tail).ageNext = n
+		s.node(l.tail).next = n
 	} else {
 		l.head = n
 	}
@@ -123,17 +124,49 @@ func (l *openList) add(s *state, n name) {
 }
 
 func (l *openList) cut(s *state, n name) {
-	r := s.record(n)
-	if r.agePrev != 0 {
-		s.record(r.agePrev).ageNext = r.ageNext
+	x := s.node(n)
+	if x.prev != 0 {
+		s.node(x.prev).next = x.next
 	} else {
-		l.head = r.ageNext
+		l.head = x.next
 	}
-	if r.ageNext != 0 {
-		s.record(r.ageNext).agePrev = r.agePrev
+	if x.next != 0 {
+		s.node(x.next).prev = x.prev
 	} else {
-		l.tail = r.agePrev
+		l.tail = x.prev
 	}
-	r.agePrev, r.ageNext, r.list = 0, 0, listNone
+	x.prev, x.next, x.list = 0, 0, listNone
 	l.count--
+}
+
+// A walker goes through one of the ages, oldest first, up to a bucket. What it gave last may be moved to a later bucket
+// before the next call.
+type walker struct {
+	list    *ages
+	last    uint32 // no bucket after this one
+	key     uint32 // bucket under way
+	started bool
+	pending name
+}
+
+func (w *walker) step(s *state) name {
+	if w.pending == 0 {
+		from := w.key
+		if w.started {
+			if from++; from == 0 {
+				return 0
+			}
+		}
+		at, _ := w.list.find(from)
+		for at < len(w.list.buckets) && w.list.buckets[at].head == 0 {
+			at++
+		}
+		if at == len(w.list.buckets) || w.list.buckets[at].key > w.last {
+			return 0
+		}
+		w.started, w.key, w.pending = true, w.list.buckets[at].key, w.list.buckets[at].head
+	}
+	n := w.pending
+	w.pending = s.node(n).next
+	return n
 }

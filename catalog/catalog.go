@@ -21,9 +21,8 @@ type Catalog struct {
 	stats   Stats
 	sweeper sweeper
 
-	placer   placer
-	asks     uint32 // puts that looked for room
-	searches uint32 // searches for victims
+	placer placer
+	asks   uint32 // puts that looked for room
 
 	// What a decision is written into. It is used again by the next one.
 	changes  []Change
@@ -103,7 +102,7 @@ func (c *Catalog) replicasOf(n name, status uint8) []ReplicaChange {
 		if seg := c.s.segments.list[rep.segment]; !seg.dead.Load() && (status == 0 || rep.status == status) {
 			c.replicas = append(c.replicas, ReplicaChange{rep.id, seg.info.ID, rep.offset, size})
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 	return c.replicas[at:len(c.replicas):len(c.replicas)]
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"hash/maphash"
+	"sync/atomic"
 
 	"mooncake/internal/limits"
 )
@@ -81,13 +82,40 @@ func (s *state) leave(n name) {
 	if r.marks&markPublished != 0 {
 		u.manifests--
 	}
-	if u.members == 0 {
+	if s.settleUnit(r.unit); u.members == 0 {
 		hash := maphash.String(s.seed, u.name())
 		s.unitTable(hash).remove(hash, r.unit)
 		s.arena.release(r.unit)
 		s.units--
 	}
 	r.unit, r.unitPrev, r.unitNext = 0, 0, 0
+}
+
+// settleUnit puts a unit into the list where it belongs: none while a member is unfinished or hard pinned, since it goes
+// whole or not at all.
+func (s *state) settleUnit(un name) {
+	u := s.unit(un)
+	want := listAge
+	switch {
+	case u.members == 0 || u.open > 0 || u.pinned > 0:
+		want = listNone
+	case u.soft > 0:
+		want = listSoft
+	}
+	if want != u.list {
+		s.delist(un)
+		s.enlist(un, want, max(u.lastTouch, atomic.LoadInt64(&u.lease)))
+	}
+}
+
+// publish notes that a manifest of a unit is complete. What was put off as being under way is of its own age again.
+func (s *state) publish(un name) {
+	u := s.unit(un)
+	u.manifests++
+	if list := u.list; list == listAge || list == listSoft {
+		s.delist(un)
+		s.enlist(un, list, max(u.lastTouch, atomic.LoadInt64(&u.lease)))
+	}
 }
 
 // groupOf names the group of a record; "" when it has none.

@@ -8,13 +8,13 @@ import (
 // A replica is one copy of an object. The first lies at the start of the object's record, so both have one name; each
 // further one has a slot of its own.
 //
-// Readers, under the shard's lock, look at id, offset, segment, next and status; the rest belongs to the writer.
+// Readers, under the shard's lock, look at id, offset, segment, more and status; the rest belongs to the writer.
 type replica struct {
 	id      uint64
 	offset  uint64
 	segment uint32 // number in state.segments
 	owner   name   // the record
-	next    name   // next replica of the object
+	more    name   // next replica of the object
 	segPrev name   // neighbours in the segment's list
 	segNext name
 	_       uint16
@@ -31,20 +31,17 @@ type record struct {
 	time     int64 // start of the write while it is unfinished, its completion afterwards
 	checksum uint64
 
-	agePrev, ageNext name   // neighbours in the list of an age, or of the unfinished
-	ageBucket        uint32 // which age
-	client           uint32 // the writer, number in state.owners
+	node          // the list of the unfinished, or an age if the object is alone
+	client uint32 // the writer, number in state.owners
 
-	unit               name // group or bundle; 0 is none
+	unit               name // group or bundle; 0 is none: the object is alone
 	unitPrev, unitNext name
 
 	keyBytes uint32 // 0 marks a free slot
 	flags    uint8  // seen by readers
-	list     uint8  // which list agePrev and ageNext belong to
 	marks    uint8  // seen by the writer only
 	dataType uint8
 	replicas uint8
-	_        [3]byte
 }
 
 // A unit is a group, or a bundle whose keys carry no group; its name follows it in the same slot. Readers raise lease;
@@ -52,6 +49,7 @@ type record struct {
 type unit struct {
 	lease     int64 // latest end of a lease of any member
 	lastTouch int64 // latest start or completion of a write
+	node            // an age
 	head      name  // list of members
 	members   uint32
 	open      uint32 // members being written
@@ -59,7 +57,6 @@ type unit struct {
 	soft      uint32 // soft pinned members
 	parts     uint32 // members with the key of a bundle
 	manifests uint32 // complete manifests among them
-	stamp     uint32 // the last plan of an eviction that looked at it
 	nameBytes uint32 // 0 marks a free slot
 	group     bool
 	_         [3]byte
@@ -88,12 +85,19 @@ const (
 	markVictim                      // chosen by the eviction under way
 )
 
-// Lists of records.
+// A node links a record or a unit into a list.
+type node struct {
+	prev, next name
+	bucket     uint32 // which age
+	list       uint8
+}
+
+// Lists that a node can be in.
 const (
 	listNone uint8 = iota
 	listOpen       // being written, oldest start first
-	listAge        // evictable
-	listSoft       // evictable when nothing else is
+	listAge        // may be evicted
+	listSoft       // may be evicted when nothing else can
 )
 
 func (s *state) record(n name) *record   { return (*record)(s.arena.at(n)) }
@@ -126,3 +130,13 @@ func raise(lease *int64, until int64) {
 
 // isOpen tells whether the object is being written.
 func (r *record) isOpen() bool { return r.list == listOpen }
+
+// node returns the node of a record or a unit.
+func (s *state) node(n name) *node {
+	if s.isUnit(n) {
+		return &s.unit(n).node
+	}
+	return &s.record(n).node
+}
+
+func (s *state) isUnit(n name) bool { return s.arena.spans[n/spanGranules].kind == kindUnit }

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"math"
 	"sync/atomic"
 
 	"mooncake/internal/limits"
@@ -27,87 +26,58 @@ type trialRange struct {
 	record name
 }
 
-// age tells since when nothing is known of an object, or of the whole unit that it belongs to, as a bucket. An object
-// may go when its bucket is not after the present one. What is leased, being written, pinned or part of a bundle under
-// way has a bucket in the future; a hard pin is in no list at all.
-func (c *Catalog) age(r *record, now Time) uint32 {
-	at := max(r.time, atomic.LoadInt64(&r.lease))
-	if r.unit == 0 {
-		return bucketAfter(at, now)
-	}
-	u := c.s.unit(r.unit)
-	at = max(at, u.lastTouch, atomic.LoadInt64(&u.lease))
-	if u.open > 0 || u.pinned > 0 {
-		return bucketOf(int64(now)) + 1 + 1000/limits.AgeBucketMs // look again in a second
-	}
-	if u.parts > 0 && u.manifests == 0 {
-		at = max(at, u.lastTouch+c.cfg.PutDiscardMs)
-	}
-	return bucketAfter(at, now)
-}
-
-// bucketAfter is the bucket of a time, or a later one when the time, though in the present bucket, is still to come.
-func bucketAfter(at int64, now Time) uint32 {
-	b := bucketOf(at)
-	if at > int64(now) && b == bucketOf(int64(now)) {
-		b++
-	}
-	return b
-}
-
-// A walker goes through the records of one list, oldest first, up to a bucket. The record it gave last may be moved to a
-// later bucket before the next call.
-type walker struct {
-	list    *ages
-	last    uint32 // no bucket after this one
-	started bool
-	key     uint32
-	pending name
-}
-
-func (w *walker) next(s *state) name {
-	if w.pending == 0 {
-		from := uint32(0)
-		if w.started {
-			if w.key == math.MaxUint32 {
-				return 0
-			}
-			from = w.key + 1
+// age tells since when nothing is known of an object that is alone, or of a unit, as a bucket. It may go when its bucket
+// is not after the present one. What is leased, or part of a bundle under way, has a bucket in the future; what must stay
+// for other reasons is in none of the ages.
+func (c *Catalog) age(n name, now Time) uint32 {
+	at := int64(0)
+	if c.s.isUnit(n) {
+		u := c.s.unit(n)
+		at = max(u.lastTouch, atomic.LoadInt64(&u.lease))
+		if u.parts > 0 && u.manifests == 0 {
+			at = max(at, u.lastTouch+c.cfg.PutDiscardMs)
 		}
-		at, _ := w.list.find(from)
-		for at < len(w.list.buckets) && w.list.buckets[at].head == 0 {
-			at++
-		}
-		if at == len(w.list.buckets) || w.list.buckets[at].key > w.last {
-			return 0
-		}
-		w.started, w.key, w.pending = true, w.list.buckets[at].key, w.list.buckets[at].head
-	}
-	n := w.pending
-	w.pending = s.record(n).ageNext
-	return n
-}
-
-// candidate gives the next record that may go. Those about which something later is known move to where they belong, and
-// are met again there if that is not in the future.
-func (c *Catalog) candidate(w *walker, now Time) name {
-	for n := w.next(c.s); n != 0; n = w.next(c.s) {
+	} else {
 		r := c.s.record(n)
-		if age := c.age(r, now); age > r.ageBucket {
-			w.list.cut(c.s, n)
-			w.list.add(c.s, n, age)
-			continue
-		}
-		if w.list == &c.s.soft || !c.softUnit(r) {
+		at = max(r.time, atomic.LoadInt64(&r.lease))
+	}
+	bucket := bucketOf(at)
+	if at > int64(now) && bucket == bucketOf(int64(now)) {
+		bucket++ // in the present bucket, but still to come
+	}
+	return bucket
+}
+
+// candidate gives the next record or unit that may go. Those about which something later is known move to where they
+// belong, and are met again there if that is not in the future.
+func (c *Catalog) candidate(w *walker, now Time) name {
+	for n := w.step(c.s); n != 0; n = w.step(c.s) {
+		age := c.age(n, now)
+		if age <= c.s.node(n).bucket {
 			return n
 		}
+		w.list.cut(c.s, n)
+		w.list.add(c.s, n, age)
 	}
 	return 0
 }
 
-// softUnit tells whether a soft pin of another member holds the whole unit.
-func (c *Catalog) softUnit(r *record) bool {
-	return r.unit != 0 && c.s.unit(r.unit).soft > 0
+// firstOf and nextOf go through the records of a unit, or give the one record that is alone.
+func (c *Catalog) firstOf(n name) name {
+	if c.s.isUnit(n) {
+		return c.s.unit(n).head
+	}
+	return n
+}
+
+func (c *Catalog) nextOf(m name) name { return c.s.record(m).unitNext }
+
+// wholeOf gives the unit of a record, or the record if it is alone: what goes together.
+func (c *Catalog) wholeOf(n name) name {
+	if un := c.s.record(n).unit; un != 0 {
+		return un
+	}
+	return n
 }
 
 // makeRoom evicts what a put needs on one of the segments that can serve it, and takes the range. When that is
@@ -158,7 +128,6 @@ func (c *Catalog) search(a *ask) (*segment, uint64, bool) {
 func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool) {
 	p := &c.placer
 	p.trial = p.trial[:0]
-	c.searches++
 	lists := []*ages{&c.s.ages, &c.s.soft}
 	if !a.soft {
 		lists = lists[:1]
@@ -167,13 +136,6 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	for _, list := range lists {
 		w := walker{list: list, last: bucketOf(int64(a.now))}
 		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {
-			if r := c.s.record(n); r.unit != 0 {
-				u := c.s.unit(r.unit)
-				if u.stamp == c.searches {
-					continue
-				}
-				u.stamp = c.searches
-			}
 			if c.spared(n, a) {
 				continue
 			}
@@ -196,25 +158,21 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	if ok {
 		for i := range p.trial {
 			if t := &p.trial[i]; t.seg == seg && t.offset < offset+a.size && offset < t.offset+t.size {
-				c.addVictim(t.record)
+				c.addVictim(c.wholeOf(t.record))
 			}
 		}
 	}
 	return seg, offset, ok, more && !ok
 }
 
-// freeOnTrial sets the ranges of an object and its unit free where that can help, and returns a segment on which the put
+// freeOnTrial sets the ranges of an object or a unit free where that can help, and returns a segment on which the put
 // then fits.
 func (c *Catalog) freeOnTrial(n name, a *ask) (fits *segment) {
-	first := n
-	if u := c.s.record(n).unit; u != 0 {
-		first = c.s.unit(u).head
-	}
-	for m := first; m != 0; m = c.s.record(m).unitNext {
+	for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
 		size := c.s.record(m).size
 		for rn := m; rn != 0; {
 			rep := c.s.replica(rn)
-			rn = rep.next
+			rn = rep.more
 			seg := c.s.segments.list[rep.segment]
 			if seg.dead.Load() || !c.eligible(seg, a) {
 				continue
@@ -232,16 +190,12 @@ func (c *Catalog) freeOnTrial(n name, a *ask) (fits *segment) {
 // startVictims empties the list of victims.
 func (c *Catalog) startVictims() { c.placer.victims = c.placer.victims[:0] }
 
-// addVictim puts an object and all members of its unit on the list of victims, once.
+// addVictim puts an object, or all members of a unit, on the list of victims, once.
 func (c *Catalog) addVictim(n name) {
-	if c.s.record(n).marks&markVictim != 0 {
+	if first := c.firstOf(n); c.s.record(first).marks&markVictim != 0 {
 		return
 	}
-	first := n
-	if u := c.s.record(n).unit; u != 0 {
-		first = c.s.unit(u).head
-	}
-	for m := first; m != 0; m = c.s.record(m).unitNext {
+	for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
 		c.s.record(m).marks |= markVictim
 		c.placer.victims = append(c.placer.victims, m)
 	}

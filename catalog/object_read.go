@@ -52,7 +52,7 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 	err := error(ErrObjectNotFound)
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
-		rn = rep.next
+		rn = rep.more
 		seg := segments[rep.segment]
 		if seg.dead.Load() {
 			continue
@@ -93,7 +93,7 @@ func (c *Catalog) readable(n name) error {
 			}
 			err = ErrNotReady
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (c *Catalog) searchWindows(a *ask) (*segment, uint64, bool) {
 		c.startVictims()
 		for _, cl := range c.placer.cells {
 			if cl.offset < offset+a.size && offset < cl.end {
-				c.addVictim(cl.record)
+				c.addVictim(c.wholeOf(cl.record))
 			}
 		}
 		return seg, offset, true
@@ -66,16 +66,13 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 	c.placer.cells = cells
 }
 
-// willing gives the age of an object that may go for the put, and wall for one that must stay.
-func (c *Catalog) willing(n name, a *ask) uint32 {
-	r := c.s.record(n)
-	if r.list != listAge && r.list != listSoft {
+// willing gives the age of what an object goes with if that may go for the put, and wall if it must stay.
+func (c *Catalog) willing(record name, a *ask) uint32 {
+	n := c.wholeOf(record)
+	if list := c.s.node(n).list; list != listAge && (list != listSoft || !a.soft) {
 		return wall
 	}
-	if !a.soft && (r.list == listSoft || c.softUnit(r)) {
-		return wall
-	}
-	age := c.age(r, a.now)
+	age := c.age(n, a.now)
 	if age > bucketOf(int64(a.now)) || c.spared(n, a) {
 		return wall
 	}
@@ -127,26 +124,22 @@ func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, bool) {
 	return best, found
 }
 
-// spared tells whether an object is the asking put's own, or its unit holds a part of the put's bundle.
+// spared tells whether an object or a unit is the asking put's own, or holds a part of the put's bundle.
 func (c *Catalog) spared(n name, a *ask) bool {
-	r := c.s.record(n)
-	if n == a.self {
+	if !c.s.isUnit(n) {
+		return n == a.self
+	}
+	if n == a.group || a.self != 0 && n == c.s.record(a.self).unit {
 		return true
 	}
-	if r.unit == 0 {
-		return false
-	}
-	if r.unit == a.group {
-		return true
-	}
-	u := c.s.unit(r.unit)
+	u := c.s.unit(n)
 	if a.prefix == "" || u.parts == 0 {
 		return false
 	}
 	if !u.group {
 		return u.name() == a.prefix
 	}
-	for m := u.head; m != 0; m = c.s.record(m).unitNext {
+	for m := u.head; m != 0; m = c.nextOf(m) {
 		if m := c.s.record(m); m.marks&markPart != 0 && bundle.Prefix(m.key()) == a.prefix {
 			return true
 		}

@@ -382,7 +382,9 @@ func (p *play) get(a args) string {
 	return fmt.Sprintf("%s, %d bytes", p.places(replicas), o.Size)
 }
 
-func (p *play) exist(a args) string { return strconv.FormatBool(p.catalog().Exist(p.now, key(a.word(0)))) }
+func (p *play) exist(a args) string {
+	return strconv.FormatBool(p.catalog().Exist(p.now, key(a.word(0))))
+}
 
 func (p *play) remove(a args) string {
 	return outcome(p.catalog().Remove(p.now, key(a.word(0)), a.has("force")))

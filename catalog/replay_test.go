@@ -13,7 +13,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-
 // replayed watches a Catalog and applies all its Changes to an empty one. Every catalog of the tests is made by
 // newTest, so each of them ends with the comparison of the two.
 type replayed struct {
@@ -147,7 +146,7 @@ func dump(s *state, now Time) dumped {
 		for rn := n; rn != 0; {
 			rep := s.replica(rn)
 			o.Replicas = append(o.Replicas, fmt.Sprintf("%d %v %d %d", rep.id, s.segments.list[rep.segment].info.ID, rep.offset, rep.status))
-			rn = rep.next
+			rn = rep.more
 		}
 		if r.unit != 0 {
 			u := s.unit(r.unit)
@@ -190,7 +189,7 @@ func check(t testing.TB, s *state) {
 			taken[seg] = append(taken[seg], span{rep.offset, r.size})
 			allocated += r.size
 			count++
-			rn = rep.next
+			rn = rep.more
 		}
 		if count != int(r.replicas) || count == 0 {
 			t.Fatalf("%q says %d replicas and has %d", r.key(), r.replicas, count)
@@ -205,6 +204,7 @@ func check(t testing.TB, s *state) {
 	if records != s.keys || allocated != s.allocated {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
+	checkUnits(t, s, lists)
 	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
 		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
 	}
@@ -245,11 +245,10 @@ func check(t testing.TB, s *state) {
 	if capacity != s.capacity || held != s.heldBack.bytes {
 		t.Fatalf("capacity %d of %d, held %d of %d", capacity, s.capacity, held, s.heldBack.bytes)
 	}
-	checkUnits(t, s)
 }
 
 // checkUnits counts the members of every unit anew.
-func checkUnits(t testing.TB, s *state) {
+func checkUnits(t testing.TB, s *state, lists map[uint8]int) {
 	t.Helper()
 	type counts struct{ members, open, pinned, soft, parts, manifests uint32 }
 	want := map[name]counts{}
@@ -276,6 +275,7 @@ func checkUnits(t testing.TB, s *state) {
 	}
 	for un, c := range want {
 		u := s.unit(un)
+		lists[u.list]++
 		got := counts{u.members, u.open, u.pinned, u.soft, u.parts, u.manifests}
 		walked := uint32(0)
 		for m := u.head; m != 0; m = s.record(m).unitNext {
@@ -295,7 +295,7 @@ func TestSizes(t *testing.T) {
 	}{
 		{"replica", unsafe.Sizeof(replica{}), 40},
 		{"record", unsafe.Sizeof(record{}), 112},
-		{"unit", unsafe.Sizeof(unit{}), 64},
+		{"unit", unsafe.Sizeof(unit{}), 80},
 		{"shard", unsafe.Sizeof(shard{}), 64},
 	} {
 		if c.got > c.most {

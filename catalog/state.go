@@ -88,7 +88,7 @@ func (s *state) prune(n name) bool {
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)
 		if !s.segments.list[rep.segment].dead.Load() {
-			rn = rep.next
+			rn = rep.more
 			continue
 		}
 		if r.replicas == 1 {
@@ -145,7 +145,7 @@ func (s *state) removeRecord(n name, until, early Time) {
 	}
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)
-		next := rep.next
+		next := rep.more
 		s.segments.unlink(s, rn)
 		s.freeRange(rep.segment, rep.offset, r.size, until, early)
 		if rn != n {
@@ -174,10 +174,10 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 	rep.id, rep.offset, rep.segment, rep.owner, rep.status = c.ID, c.Offset, seg.number, n, ReplicaProcessing
 	if rn != n {
 		last := s.replica(n)
-		for last.next != 0 {
-			last = s.replica(last.next)
+		for last.more != 0 {
+			last = s.replica(last.more)
 		}
-		last.next = rn
+		last.more = rn
 	}
 	r.replicas++
 	s.segments.link(s, rn)
@@ -193,20 +193,20 @@ func (s *state) dropReplica(n, rn name, until, early Time) name {
 	s.segments.unlink(s, rn)
 	s.freeRange(rep.segment, rep.offset, r.size, until, early)
 	sh := s.shard(s.hash(r.key()))
-	gone, next := rn, rep.next
+	gone, next := rn, rep.more
 	sh.mu.Lock()
 	r.replicas--
 	if rn == n {
 		// The second moves into the record, so that the first replica's name stays the object's.
-		gone, next = rep.next, n
+		gone, next = rep.more, n
 		second := s.replica(gone)
-		rep.id, rep.offset, rep.segment, rep.status, rep.next = second.id, second.offset, second.segment, second.status, second.next
+		rep.id, rep.offset, rep.segment, rep.status, rep.more = second.id, second.offset, second.segment, second.status, second.more
 	} else {
 		before := s.replica(n)
-		for before.next != rn {
-			before = s.replica(before.next)
+		for before.more != rn {
+			before = s.replica(before.more)
 		}
-		before.next = rep.next
+		before.more = rep.more
 	}
 	sh.mu.Unlock()
 	if rn == n {
@@ -233,44 +233,52 @@ func (s *state) freeRange(number uint32, offset, size uint64, until, early Time)
 	s.heldBack.add(seg, offset, size, until, early)
 }
 
-// settle puts a record into the list where it belongs, after its replicas or pins changed.
+// settle puts a record into the list where it belongs, after its replicas or pins changed. Of a record that belongs to a
+// unit only an unfinished one is in a list itself; the unit is for the rest.
 func (s *state) settle(n name) {
 	r := s.record(n)
 	want := listAge
 	switch {
 	case s.unfinished(n):
 		want = listOpen
-	case r.flags&flagHardPin != 0:
+	case r.unit != 0 || r.flags&flagHardPin != 0:
 		want = listNone
 	case r.marks&markSoftPin != 0:
 		want = listSoft
 	}
-	if want == r.list {
-		return
-	}
-	key := bucketOf(max(r.time, atomic.LoadInt64(&r.lease)))
-	s.delist(n)
-	switch want {
-	case listOpen:
-		s.open.add(s, n)
-		if r.unit != 0 {
-			s.unit(r.unit).open++
+	if want != r.list {
+		s.delist(n)
+		if want == listOpen {
+			s.open.add(s, n)
+			if r.unit != 0 {
+				s.unit(r.unit).open++
+			}
+		} else {
+			s.enlist(n, want, max(r.time, atomic.LoadInt64(&r.lease)))
 		}
-	case listAge:
-		s.ages.add(s, n, key)
-	case listSoft:
-		s.soft.add(s, n, key)
+	}
+	if r.unit != 0 {
+		s.settleUnit(r.unit)
 	}
 }
 
-// delist takes a record out of whatever list it is in.
+// enlist adds a record or a unit to one of the ages.
+func (s *state) enlist(n name, list uint8, at int64) {
+	switch list {
+	case listAge:
+		s.ages.add(s, n, bucketOf(at))
+	case listSoft:
+		s.soft.add(s, n, bucketOf(at))
+	}
+}
+
+// delist takes a record or a unit out of whatever list it is in.
 func (s *state) delist(n name) {
-	r := s.record(n)
-	switch r.list {
+	switch s.node(n).list {
 	case listOpen:
 		s.open.cut(s, n)
-		if r.unit != 0 {
-			s.unit(r.unit).open--
+		if un := s.record(n).unit; un != 0 {
+			s.unit(un).open--
 		}
 	case listAge:
 		s.ages.cut(s, n)
@@ -286,7 +294,7 @@ func (s *state) unfinished(n name) bool {
 		if rep.status == ReplicaProcessing {
 			return true
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 	return false
 }

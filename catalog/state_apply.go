@@ -120,7 +120,7 @@ func (s *state) applyEnd(c *Change) {
 		u.lastTouch = max(u.lastTouch, r.time)
 		if r.marks&(markManifest|markPublished) == markManifest {
 			r.marks |= markPublished
-			u.manifests++
+			s.publish(r.unit)
 		}
 	}
 	s.settle(n)
@@ -176,7 +176,7 @@ func (s *state) setStatus(n name, replicas []ReplicaChange, from, to uint8) {
 		if rep.status == from && mentions(replicas, rep.id) {
 			rep.status = to
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *state) hasComplete(n name) bool {
 		if rep.status == ReplicaComplete {
 			return true
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 	return false
 }
@@ -212,7 +212,7 @@ func (s *state) applyDrop(c *Change) {
 		if mentions(c.Replicas, rep.id) {
 			hits++
 		}
-		rn = rep.next
+		rn = rep.more
 	}
 	if hits == int(r.replicas) {
 		s.removeRecord(n, c.Until, c.EarlyFrom)
@@ -222,7 +222,7 @@ func (s *state) applyDrop(c *Change) {
 		if rep := s.replica(rn); mentions(c.Replicas, rep.id) {
 			rn = s.dropReplica(n, rn, c.Until, c.EarlyFrom)
 		} else {
-			rn = rep.next
+			rn = rep.more
 		}
 	}
 	s.settle(n)

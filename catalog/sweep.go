@@ -49,7 +49,7 @@ func (c *Catalog) tidyAll() {
 // releaseOpen drops unfinished objects at the end of their time. Nobody writes to their ranges any more.
 func (c *Catalog) releaseOpen(now Time, out *Swept) (more bool) {
 	c.begin()
-	for n := c.s.open.head; n != 0; n = c.s.record(n).ageNext {
+	for n := c.s.open.head; n != 0; n = c.s.record(n).node.next {
 		if c.releaseAt(Time(c.s.record(n).time)) > now {
 			break
 		}
