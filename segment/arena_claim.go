@@ -68,7 +68,7 @@ func fileSafe(s string) string {
 
 // claimArena finds and locks the arena of this configuration. For a daemon with an identity of its own that is one
 // file, and anything there that does not fit is an error. For one of several, the first free arena that fits is taken
-// up again; one that does not fit is left alone with a note, and a new one is made.
+// up again; one that does not fit or is damaged is left alone with a note, and a new one is made.
 func claimArena(c *Config) (*claim, error) {
 	name, only := c.identity()
 	if only {
@@ -85,10 +85,11 @@ func claimArena(c *Config) (*claim, error) {
 			continue
 		}
 		cl, err := claimOne(c, name+strconv.Itoa(i))
+		var old *leftover
 		switch {
 		case errors.Is(err, errHeld):
 			continue
-		case isMisfit(err):
+		case errors.As(err, &old):
 			notes = append(notes, err.Error()+" (left alone)")
 			continue
 		case err != nil:
@@ -159,22 +160,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// misfit is an arena that is sound but not what this start asks for.
-type misfit struct {
-	path string
-	err  error
-}
+// leftover is an error about what an earlier run left under a name; the name itself could be locked.
+type leftover struct{ err error }
 
-func (m *misfit) Error() string {
-	return fmt.Sprintf("arena %s of an earlier run does not fit: %v; start once with the old values, or discard it with --fresh", m.path, m.err)
-}
-
-func (m *misfit) Unwrap() error { return m.err }
-
-func isMisfit(err error) bool {
-	var m *misfit
-	return errors.As(err, &m)
-}
+func (l *leftover) Error() string { return l.err.Error() }
+func (l *leftover) Unwrap() error { return l.err }
 
 // claimOne locks one arena name and decides what its files mean.
 func claimOne(c *Config, name string) (*claim, error) {
@@ -186,7 +176,7 @@ func claimOne(c *Config, name string) (*claim, error) {
 	cl.file = f
 	if err := cl.inspect(c); err != nil {
 		f.Close()
-		return nil, err
+		return nil, &leftover{err}
 	}
 	return cl, nil
 }
@@ -235,7 +225,7 @@ func (cl *claim) inspect(c *Config) error {
 		return fmt.Errorf("arena %s has %d bytes where its state says %d: --fresh discards it", cl.arenaPath, info.Size(), fileBytes(state.Size))
 	}
 	if err := state.fits(c); err != nil {
-		return &misfit{path: cl.arenaPath, err: err}
+		return fmt.Errorf("arena %s of an earlier run does not fit: %w; start once with the old values, or discard it with --fresh", cl.arenaPath, err)
 	}
 	cl.state, cl.sealed = state, text
 	return nil

@@ -149,6 +149,7 @@ func TestArenaThatDoesNotFitIsRefused(t *testing.T) {
 	}{
 		"size":      {func(c *Config) { c.SegmentBytes++ }, "--global_segment_size"},
 		"protocol":  {func(c *Config) { c.Protocol = "rdma" }, "--protocol"},
+		"master":    {func(c *Config) { c.MasterAddress = "127.0.0.2:50051" }, "--master_server_address"},
 		"te port":   {func(c *Config) { c.TEPort = 20000 }, "--te_port"},
 		"data port": {func(c *Config) { c.DataPort = 20000 }, "--data_port"},
 	} {

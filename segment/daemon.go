@@ -165,7 +165,8 @@ func (d *Daemon) newState() (*State, error) {
 	return &State{
 		Version: stateVersion, ClientID: client.String(), SegmentID: segment.String(),
 		Base: newBase(d.cfg.SegmentBytes), Size: d.cfg.SegmentBytes, Name: name, Endpoint: endpoint,
-		TEPort: ports.TE, DataPort: ports.Data, Protocol: d.cfg.Protocol, Created: time.Now().UTC().Truncate(time.Second),
+		TEPort: ports.TE, DataPort: ports.Data, Protocol: d.cfg.Protocol, Master: d.cfg.MasterAddress,
+		Created: time.Now().UTC().Truncate(time.Second),
 	}, nil
 }
 

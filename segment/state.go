@@ -41,6 +41,9 @@ type State struct {
 	DataPort int `json:"data_port"`
 	// Protocol is the transport announced.
 	Protocol string `json:"protocol"`
+	// Master is the master that the segment was offered to. Under another one the segment would hold that one's objects
+	// while the first still sends readers to it.
+	Master string `json:"master"`
 	// Created is when the segment was first made, for people.
 	Created time.Time `json:"created"`
 }
@@ -98,8 +101,8 @@ func (s *State) validate() error {
 		return errors.New("name or endpoint is too long")
 	case s.TEPort <= 0 || s.TEPort > 65535 || s.DataPort <= 0 || s.DataPort > 65535:
 		return errors.New("a port is outside 1 to 65535")
-	case s.Protocol == "":
-		return errors.New("protocol is missing")
+	case s.Protocol == "" || s.Master == "":
+		return errors.New("protocol or master is missing")
 	}
 	return nil
 }
@@ -162,6 +165,8 @@ func (s *State) fits(c *Config) error {
 		return fmt.Errorf("it holds %d bytes and --global_segment_size asks for %d", s.Size, c.SegmentBytes)
 	case s.Protocol != c.Protocol:
 		return fmt.Errorf("it was announced for %s and --protocol asks for %s", s.Protocol, c.Protocol)
+	case s.Master != c.MasterAddress:
+		return fmt.Errorf("it belongs to the master at %s and --master_server_address names %s", s.Master, c.MasterAddress)
 	case c.TEPort != 0 && s.TEPort != c.TEPort:
 		return fmt.Errorf("its handshake port is %d and --te_port asks for %d", s.TEPort, c.TEPort)
 	case c.DataPort != 0 && s.DataPort != c.DataPort:

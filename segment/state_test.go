@@ -14,7 +14,7 @@ import (
 func sampleState() *State {
 	return &State{
 		Version: stateVersion, ClientID: "1-2", SegmentID: "18446744073709551615-4", Base: 0x2a0000000000, Size: 1 << 20,
-		Name: "127.0.0.1:18000", Endpoint: "127.0.0.1:18000", TEPort: 18000, DataPort: 18001, Protocol: "tcp",
+		Name: "127.0.0.1:18000", Endpoint: "127.0.0.1:18000", TEPort: 18000, DataPort: 18001, Protocol: "tcp", Master: "127.0.0.1:50051",
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
