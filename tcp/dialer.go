@@ -36,7 +36,7 @@ type Dialer struct {
 	stats dialerCounters
 
 	mu     sync.Mutex
-	peers  map[string]*peer
+	peers  map[dataAddress]*peer
 	swept  time.Time // when idle connections were last looked over
 	closed bool
 }
@@ -47,7 +47,7 @@ func NewDialer(cfg DialerConfig) *Dialer {
 	cfg.Connect = cmp.Or(cfg.Connect, limits.DialerConnectMs*time.Millisecond)
 	cfg.Progress = cmp.Or(cfg.Progress, limits.DialerProgressMs*time.Millisecond)
 	cfg.Idle = cmp.Or(cfg.Idle, limits.DialerIdleMs*time.Millisecond)
-	return &Dialer{cfg: cfg, peers: map[string]*peer{}, swept: time.Now()}
+	return &Dialer{cfg: cfg, peers: map[dataAddress]*peer{}, swept: time.Now()}
 }
 
 // Read fills buf with the holder's bytes from addr on. After an error the content of buf is undefined.
@@ -66,7 +66,7 @@ func (d *Dialer) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	peers := d.peers
-	d.peers = map[string]*peer{}
+	d.peers = map[dataAddress]*peer{}
 	d.mu.Unlock()
 	for _, p := range peers {
 		p.close()
@@ -74,13 +74,21 @@ func (d *Dialer) Close() error {
 	return nil
 }
 
+// dataAddress is where a holder listens for data.
+type dataAddress struct {
+	host string
+	port uint16
+}
+
+func (a dataAddress) String() string { return hostport.Join(a.host, int(a.port)) }
+
 // transfer is one request with its body.
 type transfer struct {
 	request
 	body []byte
 }
 
-func (t transfer) describe(address string, err error) error {
+func (t transfer) describe(address dataAddress, err error) error {
 	verb := "read"
 	if t.op == opWrite {
 		verb = "write"
@@ -99,7 +107,7 @@ func (d *Dialer) run(ctx context.Context, target *descriptor.Target, t transfer)
 		return nil
 	}
 	t.acknowledged = segment.TCPProtoVersion >= descriptor.TCPAcknowledged
-	address := hostport.Join(target.DataHost, int(segment.TCPDataPort))
+	address := dataAddress{host: target.DataHost, port: segment.TCPDataPort}
 	p, err := d.peer(address)
 	if err != nil {
 		return err
@@ -156,7 +164,7 @@ func isStale(err error) bool {
 	return true
 }
 
-func (d *Dialer) dial(ctx context.Context, address string) (*lane, error) {
+func (d *Dialer) dial(ctx context.Context, address dataAddress) (*lane, error) {
 	dialer := net.Dialer{
 		Timeout: d.cfg.Connect,
 		Control: func(_, _ string, raw syscall.RawConn) error {
@@ -167,7 +175,7 @@ func (d *Dialer) dial(ctx context.Context, address string) (*lane, error) {
 			return tuning
 		},
 	}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, "tcp", address.String())
 	if err != nil {
 		return nil, err
 	}

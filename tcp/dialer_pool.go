@@ -12,7 +12,7 @@ import (
 
 // peer is one holder's data port and the connections kept to it.
 type peer struct {
-	address string
+	address dataAddress
 	slots   chan struct{} // one for each request in progress
 	keep    time.Duration
 
@@ -42,7 +42,7 @@ var errDialerClosed = errors.New("initiator is closed")
 
 // peer returns the pool of an address. Now and then it also looks over the others and lets go of connections that nobody
 // used for long, so that holders that have left do not cost descriptors for ever.
-func (d *Dialer) peer(address string) (*peer, error) {
+func (d *Dialer) peer(address dataAddress) (*peer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

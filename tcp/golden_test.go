@@ -60,10 +60,10 @@ func TestRecordedRequestsAreAnsweredTheSame(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: answered % x, %v, recorded % x", file, got, err, want)
 		}
+		h.stop()
 		if r.op == opWrite && !bytes.Equal(arena, sent[requestBytes:]) {
 			t.Errorf("%s: memory holds % x after the write", file, arena)
 		}
-		h.stop()
 	}
 }
 
