@@ -80,6 +80,9 @@ func (c *Catalog) wholeOf(n name) name {
 	return n
 }
 
+// freeEffort is what setting a range free on trial costs, compared with passing an object by.
+const freeEffort = 16
+
 // makeRoom evicts what a put needs on one of the segments that can serve it, and takes the range. When that is
 // impossible nothing is changed.
 func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
@@ -132,18 +135,21 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	if !a.soft {
 		lists = lists[:1]
 	}
-	tries := limits.EvictTries
+	effort := limits.EvictTries * freeEffort
 	for _, list := range lists {
 		w := walker{list: list, last: bucketOf(int64(a.now))}
 		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {
-			if c.spared(n, a) {
-				continue
-			}
-			if tries--; tries < 0 {
+			if effort < 0 {
 				more = true
 				break
 			}
+			effort--
+			if c.spared(n, a) {
+				continue
+			}
+			before := len(p.trial)
 			seg = c.freeOnTrial(n, a)
+			effort -= (len(p.trial) - before) * freeEffort
 		}
 	}
 	if seg != nil {

@@ -43,7 +43,7 @@ func (c *Catalog) place(w *write) []place {
 		a.group = c.s.findUnit(w.group, true)
 	}
 	for len(p.places) < wanted {
-		seg, offset, ok := c.takeHeld(w, &a)
+		seg, offset, ok := c.takeHeld(w)
 		if !ok {
 			seg, offset, ok = c.makeRoom(&a)
 		}
@@ -131,26 +131,31 @@ func (c *Catalog) draw() int {
 	return 0
 }
 
-// takeHeld ends the quarantine of ranges that no reader can still be at, and takes one if that makes room.
-func (c *Catalog) takeHeld(w *write, a *ask) (*segment, uint64, bool) {
+// takeHeld ends the quarantine of ranges that no reader can still be at, some at a time, until that makes room.
+func (c *Catalog) takeHeld(w *write) (*segment, uint64, bool) {
 	q := &c.s.heldBack
-	if len(q.ranges) == 0 {
-		return nil, 0, false
-	}
-	c.begin()
-	ch := c.note(ChangeRelease, w.now)
-	for key, held := range q.ranges {
-		if held.early <= w.now && c.eligible(c.s.segments.byID[key.segment], a) {
-			c.replicas = append(c.replicas, ReplicaChange{Segment: key.segment, Offset: key.offset, Size: held.size})
+	for q.earlies.due(w.now) {
+		c.begin()
+		for range limits.CatalogSliceItems {
+			if !q.earlies.due(w.now) {
+				break
+			}
+			end := q.earlies.pop()
+			if held, ok := q.ranges[end.item]; ok && held.early == end.at {
+				c.replicas = append(c.replicas, ReplicaChange{Segment: end.item.segment, Offset: end.item.offset, Size: held.size})
+			}
+		}
+		if len(c.replicas) == 0 {
+			continue
+		}
+		c.note(ChangeRelease, w.now).Replicas = c.replicas
+		c.stats.QuarantineEarlyReleases += uint64(len(c.replicas))
+		c.commit()
+		if seg, offset, ok := c.takeFree(w); ok {
+			return seg, offset, true
 		}
 	}
-	if len(c.replicas) == 0 {
-		return nil, 0, false
-	}
-	ch.Replicas = c.replicas
-	c.stats.QuarantineEarlyReleases += uint64(len(c.replicas))
-	c.commit()
-	return c.takeFree(w)
+	return nil, 0, false
 }
 
 // eligible tells whether room on a segment would serve the put.

@@ -46,9 +46,10 @@ func (h timeHeap[T]) due(now Time) bool { return len(h) > 0 && h[0].at <= now }
 // quarantine holds the ranges that no replica owns but somebody may still write or read: they are not free. The heap may
 // name ranges that are gone; the map says what is true.
 type quarantine struct {
-	ranges map[rangeKey]heldRange
-	ends   timeHeap[rangeKey]
-	bytes  uint64
+	ranges  map[rangeKey]heldRange
+	ends    timeHeap[rangeKey]
+	earlies timeHeap[rangeKey] // those that a put in need may have at some time
+	bytes   uint64
 }
 
 type rangeKey struct {
@@ -68,6 +69,9 @@ func (q *quarantine) add(seg *segment, offset, size uint64, until, early Time) {
 	key := rangeKey{seg.info.ID, offset}
 	q.ranges[key] = heldRange{size, until, early}
 	q.ends.push(until, key)
+	if early != Never {
+		q.earlies.push(early, key)
+	}
 	seg.quarantined += size
 	q.bytes += size
 }

@@ -166,7 +166,7 @@ func eachRecord(s *state, visit func(n name, r *record)) {
 }
 
 // check verifies the invariants of doc.go, and that every index and list agrees with the records.
-func check(t testing.TB, s *state) {
+func check(t fataler, s *state) {
 	t.Helper()
 	type span struct{ off, size uint64 }
 	taken := map[*segment][]span{}
@@ -248,7 +248,7 @@ func check(t testing.TB, s *state) {
 }
 
 // checkUnits counts the members of every unit anew.
-func checkUnits(t testing.TB, s *state, lists map[uint8]int) {
+func checkUnits(t fataler, s *state, lists map[uint8]int) {
 	t.Helper()
 	type counts struct{ members, open, pinned, soft, parts, manifests uint32 }
 	want := map[name]counts{}
@@ -313,4 +313,10 @@ func TestCloneSharesNothing(t *testing.T) {
 	if d.Key != "key" || d.Group != "key" || d.Replicas[0].ID != 1 || d.Segment.Name != "a" || !bytes.Equal(key, []byte("xxx")) {
 		t.Errorf("the copy changed: %+v", d)
 	}
+}
+
+// fataler is what *testing.T and *rapid.T have in common here.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }

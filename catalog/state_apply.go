@@ -1,5 +1,7 @@
 package catalog
 
+import "mooncake/internal/limits"
+
 // apply carries out one Change. It is total: a Change that does not fit, because it was applied already or its segment
 // is gone, does as much as makes sense and nothing else. held says that the ranges of a ChangePut are taken already, as
 // they are where it was decided.
@@ -25,7 +27,7 @@ func (s *state) apply(c *Change, held bool) {
 }
 
 func (s *state) applyMount(c *Change) {
-	if c.Segment == nil || s.segments.byID[c.Segment.ID] != nil {
+	if c.Segment == nil || c.Segment.Size == 0 || s.segments.byID[c.Segment.ID] != nil {
 		return
 	}
 	s.segments.mount(&SegmentInfo{Segment: *c.Segment, Client: c.Client})
@@ -47,6 +49,9 @@ func (s *state) applyUnmount(c *Change) {
 }
 
 func (s *state) applyPut(c *Change, held bool) {
+	if c.Key == "" || len(c.Key) > limits.KeyBytesMax || len(c.Group) > limits.KeyBytesMax || c.Size == 0 {
+		return
+	}
 	if n := s.lookup(c.Key); n != 0 {
 		if len(c.Replicas) > 0 && s.record(n).id == c.Replicas[0].ID {
 			return
@@ -61,7 +66,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	for i := range c.Replicas {
 		rc := &c.Replicas[i]
 		seg := s.segments.byID[rc.Segment]
-		if seg == nil || (!held && !seg.space.Reserve(rc.Offset, c.Size)) {
+		if seg == nil || r.replicas == limits.ReplicasPerObjectMax || (!held && !seg.space.Reserve(rc.Offset, c.Size)) {
 			continue
 		}
 		if !s.addReplica(n, rc, seg) {
@@ -166,6 +171,7 @@ func (s *state) applyReopen(c *Change) {
 	if c.SoftPin != SoftPinPreserve {
 		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
 	}
+	s.delist(n) // to the end of the unfinished, if it was one of them
 	s.settle(n)
 }
 

@@ -1,0 +1,198 @@
+package catalog
+
+import (
+	"testing"
+	"unsafe"
+
+	"mooncake/internal/limits"
+	"pgregory.net/rapid"
+)
+
+func TestClassesCoverEverySize(t *testing.T) {
+	for _, bytes := range []int{1, 15, 16, 17, 112, 1023, 1024, 1025, 1280, 1281, 70_112, spanBytes/2 + 1, spanBytes} {
+		class := classOf(bytes)
+		if got := int(slotBytes[class]); got < bytes {
+			t.Errorf("class of %d bytes has slots of %d", bytes, got)
+		}
+		if got := int(slotBytes[class-1]); got >= bytes {
+			t.Errorf("%d bytes would fit the smaller class of %d", bytes, got)
+		}
+	}
+	if last := slotBytes[len(slotBytes)-1]; last != spanBytes {
+		t.Errorf("the largest slot has %d bytes", last)
+	}
+	if recordBytes+limits.KeyBytesMax > spanBytes || unitBytes+limits.KeyBytesMax > spanBytes {
+		t.Error("the longest key does not fit into a span")
+	}
+}
+
+// TestArena allocates and releases at random and checks that no two live slots overlap and that every one keeps its
+// bytes and starts zeroed.
+func TestArena(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := newArena()
+		defer a.freeAll()
+		type slot struct {
+			n     name
+			bytes int
+			fill  byte
+		}
+		var live []slot
+		content := func(s slot) []byte { return unsafe.Slice((*byte)(a.at(s.n)), s.bytes) }
+		t.Repeat(map[string]func(*rapid.T){
+			"alloc": func(t *rapid.T) {
+				s := slot{bytes: rapid.OneOf(rapid.IntRange(8, 300), rapid.IntRange(300, spanBytes/16)).Draw(t, "bytes"), fill: byte(len(live)) | 1}
+				s.n = a.alloc(kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")), s.bytes)
+				for i, b := range content(s) {
+					if b != 0 {
+						t.Fatalf("byte %d of a new slot is %d", i, b)
+					}
+				}
+				for i := range content(s) {
+					content(s)[i] = s.fill
+				}
+				live = append(live, s)
+			},
+			"release": func(t *rapid.T) {
+				if len(live) == 0 {
+					t.Skip("nothing is live")
+				}
+				i := rapid.IntRange(0, len(live)-1).Draw(t, "slot")
+				s := live[i]
+				for at, b := range content(s) {
+					if b != s.fill {
+						t.Fatalf("byte %d of a live slot changed", at)
+					}
+				}
+				a.release(s.n)
+				live[i] = live[len(live)-1]
+				live = live[:len(live)-1]
+			},
+		})
+		for _, s := range live {
+			a.release(s.n)
+		}
+		if a.held != spanBytes*len(a.spare) || len(a.spare) > limits.CatalogSpareSpans {
+			t.Fatalf("%d bytes are held, %d spans spare", a.held, len(a.spare))
+		}
+	})
+}
+
+// FuzzTable compares the table with a map. Hashes are few, so that tags collide.
+func FuzzTable(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 1, 2, 3})
+	f.Add([]byte{0x81, 1, 0x91, 0x11, 1, 0x81, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		var table table
+		have := map[name]uint64{}
+		for i, op := range ops {
+			// Sixteen tags that share their low bits, so that homes collide as well.
+			hash := uint64(op%16) << 28
+			n := name(op) + 1
+			if _, ok := have[n]; ok {
+				if !table.remove(hash, n) {
+					t.Fatalf("step %d: %d was not there", i, n)
+				}
+				delete(have, n)
+			} else {
+				if table.remove(hash, n) {
+					t.Fatalf("step %d: removed %d, which is not there", i, n)
+				}
+				table.insert(hash, n)
+				have[n] = hash
+			}
+			if table.count != len(have) {
+				t.Fatalf("step %d: %d entries of %d", i, table.count, len(have))
+			}
+			for n, hash := range have {
+				found, at := table.first(hash)
+				for found != 0 && found != n {
+					found, at = table.next(hash, at)
+				}
+				if found != n {
+					t.Fatalf("step %d: %d is lost", i, n)
+				}
+			}
+		}
+	})
+}
+
+func TestTableGrowsAndShrinks(t *testing.T) {
+	var table table
+	hash := func(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
+	const n = 20_000
+	for i := 1; i <= n; i++ {
+		table.insert(hash(i), name(i))
+	}
+	if load := float64(n) / float64(len(table.slots)); load < 0.4 || load > 0.8 {
+		t.Errorf("load %.2f", load)
+	}
+	for i := 1; i <= n; i++ {
+		if !table.remove(hash(i), name(i)) {
+			t.Fatalf("%d is lost", i)
+		}
+	}
+	if len(table.slots) > tableSlotsMin {
+		t.Errorf("%d slots are left", len(table.slots))
+	}
+}
+
+func TestTimeHeap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h timeHeap[int]
+		times := rapid.SliceOf(rapid.Int64Range(0, 20)).Draw(t, "times")
+		for i, at := range times {
+			h.push(Time(at), i)
+		}
+		last := Time(-1)
+		for len(h) > 0 {
+			if h.due(h[0].at-1) || !h.due(h[0].at) {
+				t.Fatal("due at the wrong time")
+			}
+			top := h.pop()
+			if top.at < last || Time(times[top.item]) != top.at {
+				t.Fatalf("%d after %d", top.at, last)
+			}
+			last = top.at
+		}
+	})
+}
+
+// TestBestWindow compares the sliding window with a look at every offset.
+func TestBestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		segmentSize := rapid.Uint64Range(1, 60).Draw(t, "segment")
+		size := rapid.Uint64Range(1, segmentSize).Draw(t, "size")
+		c := &Catalog{}
+		for at := uint64(0); ; {
+			at += rapid.Uint64Range(0, 5).Draw(t, "gap")
+			end := at + rapid.Uint64Range(1, 8).Draw(t, "bytes")
+			if end > segmentSize {
+				break
+			}
+			age := rapid.SampledFrom([]uint32{1, 2, 3, 4, wall}).Draw(t, "age")
+			c.placer.cells = append(c.placer.cells, cell{offset: at, end: end, age: age})
+			at = end
+		}
+		youngest := func(start uint64) uint32 {
+			age := uint32(0)
+			for _, cl := range c.placer.cells {
+				if cl.offset < start+size && start < cl.end {
+					age = max(age, cl.age)
+				}
+			}
+			return age
+		}
+		best := wall
+		for start := uint64(0); start+size <= segmentSize; start++ {
+			best = min(best, youngest(start))
+		}
+		start, ok := c.bestWindow(segmentSize, size)
+		if ok != (best != wall) {
+			t.Fatalf("found %v, want %v", ok, best != wall)
+		}
+		if ok && (start+size > segmentSize || youngest(start) != best) {
+			t.Fatalf("window at %d covers age %d; the best is %d", start, youngest(start), best)
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package catalog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// TestReadersAndWriters lets readers, writers and sweeps run at once. Under the race detector the records lie on the Go
+// heap, where it sees them. A reader must never get a replica of another object: sizes tell them apart.
+func TestReadersAndWriters(t *testing.T) {
+	cfg := testConfig()
+	cfg.LeaseMs = 2
+	c := newTest(t, cfg)
+	var clock atomic.Int64
+	clock.Store(1000)
+	now := func() Time { return Time(clock.Add(1)) }
+	for i := range uint64(3) {
+		if err := c.MountSegment(now(), alice, segmentNo(i, 64<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const keys, rounds = 300, 1500
+	size := func(i int) uint64 { return uint64(i)*7 + 1 }
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprintf("p/%032x/buffer/%d", i%40, i)
+	}
+	var wg sync.WaitGroup
+	start := func(n int, deed func(dice *rand.Rand)) {
+		for g := range n {
+			wg.Go(func() {
+				dice := rand.New(rand.NewPCG(uint64(g), uint64(n)))
+				for range rounds {
+					deed(dice)
+				}
+			})
+		}
+	}
+	start(2, func(dice *rand.Rand) {
+		i := dice.IntN(keys)
+		o := &PutOptions{Replicas: 1 + uint64(i%2)}
+		if i%3 == 0 {
+			o.Group = fmt.Sprint("g", i%20)
+		}
+		if _, err := c.PutStart(now(), bob, names[i], size(i), o, nil); err == nil {
+			if dice.IntN(10) == 0 {
+				_ = c.PutRevoke(now(), bob, names[i], ReplicaTypeAll)
+				return
+			}
+			_ = c.PutEnd(now(), bob, names[i], uint64(i), true, ReplicaTypeAll)
+		}
+	})
+	start(2, func(dice *rand.Rand) {
+		i := dice.IntN(keys)
+		o, replicas, err := c.Get(now(), names[i], nil)
+		if err != nil {
+			return
+		}
+		if o.Size != size(i) || o.Checksum != uint64(i) || len(replicas) == 0 || replicas[0].Size != size(i) {
+			t.Errorf("%q: %+v %+v", names[i], o, replicas)
+		}
+		if !c.Exist(now(), names[i]) && replicas[0].Segment.Size > 0 {
+			return // removed in the meantime
+		}
+	})
+	start(1, func(dice *rand.Rand) {
+		switch dice.IntN(40) {
+		case 0:
+			c.Sweep(now())
+		case 1:
+			id := segmentNo(dice.Uint64N(3), 64<<10)
+			if _, err := c.UnmountSegment(now(), id.ID, alice); err != nil {
+				t.Error(err)
+			}
+			if err := c.MountSegment(now(), alice, id); err != nil {
+				t.Error(err)
+			}
+		case 2:
+			c.RemoveMatching(now(), func(key string) bool { return key[len(key)-1] == '7' }, dice.IntN(2) == 0)
+		case 3:
+			for range c.Keys {
+			}
+			c.Segments()
+			c.Stats()
+		default:
+			_ = c.Remove(now(), names[dice.IntN(keys)], dice.IntN(2) == 0)
+		}
+	})
+	wg.Wait()
+	c.compare()
+	c.RemoveMatching(now(), nil, true)
+	if st := c.Stats(); st.AllocatedBytes != 0 || st.Keys != st.OpenKeys {
+		t.Errorf("after all: %+v", st)
+	}
+}
