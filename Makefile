@@ -11,6 +11,8 @@ export MOONCAKE_CACHE_DIR := $(CACHE)
 
 # Time for each fuzz target of `make fuzz`.
 FUZZTIME ?= 20s
+# Memory that `make run` gives to the pool.
+SIZE ?= 1GiB
 # Packages with the tests that need no client wheels.
 UNIT = $$(go list ./... | grep -v '^mooncake/interop')
 
@@ -43,7 +45,7 @@ demo:
 	@go run ./interop/demo
 
 run: build
-	@go run ./interop/demo -serve -binaries bin
+	@go run ./interop/demo -serve -binaries bin -size $(SIZE)
 
 bench:
 	go test -run '^$$' -bench . -benchmem $(UNIT)

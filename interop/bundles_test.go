@@ -83,7 +83,7 @@ func runBundleCases(t *testing.T, c *trainingCluster) {
 		c.empty(t)
 	})
 	t.Run("training rounds", func(t *testing.T) {
-		trainingRounds(t, c, repeat(6, 60))
+		trainingRounds(t, c, repeat(5, 60), 120)
 	})
 	t.Run("gone after cleaning", func(t *testing.T) {
 		b := Bundle{Rows: 10, Seed: 5}
@@ -98,11 +98,11 @@ func runBundleCases(t *testing.T, c *trainingCluster) {
 }
 
 // trainingRounds overlaps rounds as a trainer does: the next rollout is written before the last one is read and reclaimed.
-func trainingRounds(t *testing.T, c *trainingCluster, rounds int) {
+func trainingRounds(t *testing.T, c *trainingCluster, rounds, rows int) {
 	var last Handle
 	var lastBundle Bundle
 	for n := range rounds {
-		b := Bundle{Rows: 300, Seed: 100 + n, Longest: 1500}
+		b := Bundle{Rows: rows, Seed: 100 + n, Longest: 1500}
 		h := putBundle(t, c.produce, b)
 		if last != nil {
 			getBundle(t, c.consume, last, lastBundle)
@@ -127,7 +127,7 @@ func TestBundlesAcrossReleases(t *testing.T) {
 // TestBoundedRoom runs rounds through a segment that holds three bundles at most; a put never fails for want of room.
 func TestBoundedRoom(t *testing.T) {
 	c := newTrainingCluster(t, R13, R13, 24*mib)
-	trainingRounds(t, c, repeat(12, 100))
+	trainingRounds(t, c, repeat(12, 100), 400)
 }
 
 // TestProducerDies kills a producer between two objects of its bundle: what it left can be seen and removed, the manifest

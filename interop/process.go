@@ -61,8 +61,9 @@ func startProcess(name string, cmd *exec.Cmd, copyTo io.Writer) (*Process, error
 	if cmd.Stderr == nil {
 		cmd.Stderr = &p.log
 	}
-	cmd.WaitDelay = 2 * time.Second                                    // a grandchild may hold the pipes
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test run that was cut off
+	cmd.WaitDelay = 2 * time.Second // a grandchild may hold the pipes
+	// Nothing outlives a run that was cut off, and Ctrl-C reaches only the parent, which stops its children in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -39,6 +39,7 @@ type Rig struct {
 
 	memory  string // folder for arenas
 	ports   Ports
+	closing sync.Mutex // held by Close throughout; taken before mu
 	mu      sync.Mutex // guards the two lists
 	procs   []*Process
 	clients []*Client
@@ -102,7 +103,10 @@ func BuildDaemons(ctx context.Context, dir string, race bool, names ...string) e
 }
 
 // Close stops every process of the rig: clients first, since they take their leave from the daemons.
+// A second call waits for the first and has nothing to do.
 func (r *Rig) Close() error {
+	r.closing.Lock()
+	defer r.closing.Unlock()
 	r.mu.Lock()
 	procs, clients := r.procs, r.clients
 	r.procs, r.clients = nil, nil
