@@ -14,30 +14,30 @@ type (
 
 func (s *Service) registerPuts() {
 	c := s.cat
-	register(s, wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply) {
+	register(s, &wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply) {
 		s.start(p, c.PutStart, q.ClientID, q.Key, q.Size, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply) {
+	register(s, &wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply) {
 		s.start(p, c.UpsertStart, q.ClientID, q.Key, q.Size, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0) // the original counts upserts as puts
 	})
-	register(s, wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
+	register(s, &wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = s.end(c.PutEnd, q.ClientID, &q.Object, q.ReplicaType)
 		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.UpsertEnd, func(p *peerConn, q *wire.UpsertEndRequest, r *wire.UpsertEndReply) {
+	register(s, &wire.UpsertEnd, func(p *peerConn, q *wire.UpsertEndRequest, r *wire.UpsertEndReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = s.end(c.UpsertEnd, q.ClientID, &q.Object, q.ReplicaType)
 		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.PutRevoke, func(p *peerConn, q *wire.PutRevokeRequest, r *wire.PutRevokeReply) {
+	register(s, &wire.PutRevoke, func(p *peerConn, q *wire.PutRevokeRequest, r *wire.PutRevokeReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = codeOf(c.PutRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.UpsertRevoke, func(p *peerConn, q *wire.UpsertRevokeRequest, r *wire.UpsertRevokeReply) {
+	register(s, &wire.UpsertRevoke, func(p *peerConn, q *wire.UpsertRevokeRequest, r *wire.UpsertRevokeReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = codeOf(c.UpsertRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
@@ -47,25 +47,25 @@ func (s *Service) registerPuts() {
 
 func (s *Service) registerPutBatches() {
 	c := s.cat
-	register(s, wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply) {
+	register(s, &wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply) {
 		*r = s.startBatch(p, c.PutStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
 	})
-	register(s, wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply) {
+	register(s, &wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply) {
 		*r = s.startBatch(p, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
 	})
-	register(s, wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
+	register(s, &wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
 		s.families.bind(p, q.ClientID)
 		*r = s.endBatch(c.PutEnd, q.ClientID, q.Objects, q.ReplicaType)
 	})
-	register(s, wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply) {
+	register(s, &wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply) {
 		s.families.bind(p, q.ClientID)
 		*r = s.endBatch(c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll)
 	})
-	register(s, wire.BatchPutRevoke, func(p *peerConn, q *wire.BatchPutRevokeRequest, r *wire.BatchPutRevokeReply) {
+	register(s, &wire.BatchPutRevoke, func(p *peerConn, q *wire.BatchPutRevokeRequest, r *wire.BatchPutRevokeReply) {
 		s.families.bind(p, q.ClientID)
 		*r = s.revokeBatch(c.PutRevoke, q.ClientID, q.Keys, q.ReplicaType)
 	})
-	register(s, wire.BatchUpsertRevoke, func(p *peerConn, q *wire.BatchUpsertRevokeRequest, r *wire.BatchUpsertRevokeReply) {
+	register(s, &wire.BatchUpsertRevoke, func(p *peerConn, q *wire.BatchUpsertRevokeRequest, r *wire.BatchUpsertRevokeReply) {
 		s.families.bind(p, q.ClientID)
 		*r = s.revokeBatch(c.UpsertRevoke, q.ClientID, q.Keys, wire.ReplicaTypeAll)
 	})
@@ -90,6 +90,7 @@ func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string,
 		r.Err = codeOf(err)
 		return
 	}
+	s.calls.ObserveValue(size)
 	r.Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 }
 
@@ -113,6 +114,7 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 		if code == 0 {
 			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
 			if code = codeOf(err); code == 0 {
+				s.calls.ObserveValue(sizes[i])
 				out[i].Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 				s.sameNode(cfg, replicas)
 			}

@@ -6,11 +6,11 @@ import (
 )
 
 func (s *Service) registerReads() {
-	register(s, wire.ExistKey, func(_ *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
+	register(s, &wire.ExistKey, func(_ *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
 		r.Value = s.cat.Exist(s.clock.Now(), q.Key)
 		s.calls.Count(wire.ExistKey.ID.Name(), false)
 	})
-	register(s, wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply) {
+	register(s, &wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply) {
 		out := make([]wire.Exp[bool, wire.ErrorCode], len(q.Keys))
 		now := s.clock.Now()
 		for i, key := range q.Keys {
@@ -19,11 +19,11 @@ func (s *Service) registerReads() {
 		*r = out
 		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
 	})
-	register(s, wire.GetReplicaList, func(_ *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
+	register(s, &wire.GetReplicaList, func(_ *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
 		s.get(s.clock.Now(), q.Key, r)
 		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.BatchGetReplicaList, func(_ *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
+	register(s, &wire.BatchGetReplicaList, func(_ *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
 		out := make([]wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], len(q.Keys))
 		now := s.clock.Now()
 		failed := 0
@@ -35,7 +35,7 @@ func (s *Service) registerReads() {
 		*r = out
 		s.countBatch(wire.BatchGetReplicaList.ID, len(out), failed)
 	})
-	register(s, wire.GetReplicaListByRegex, func(_ *peerConn, q *wire.GetReplicaListByRegexRequest, r *wire.GetReplicaListByRegexReply) {
+	register(s, &wire.GetReplicaListByRegex, func(_ *peerConn, q *wire.GetReplicaListByRegexRequest, r *wire.GetReplicaListByRegexReply) {
 		r.Value, r.Err = s.getMatching(q.Regex)
 		s.calls.Count(wire.GetReplicaListByRegex.ID.Name(), r.Err != 0)
 	})
@@ -45,6 +45,7 @@ func (s *Service) registerReads() {
 func (s *Service) get(now catalog.Time, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
+	s.calls.CountLookup(err == nil, o.Size)
 	if err != nil {
 		r.Err = codeOf(err)
 		return
@@ -64,8 +65,9 @@ func (s *Service) getMatching(pattern string) ([]wire.MapEntry[string, []wire.Re
 		return nil, wire.ErrInvalidParams
 	}
 	var out []wire.MapEntry[string, []wire.ReplicaDescriptor]
-	for key, replicas := range s.cat.FindMatching(s.clock.Now(), match) {
+	s.cat.FindMatching(s.clock.Now(), match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
 		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: key, Value: replicasOut(nil, replicas)})
-	}
+		return true
+	})
 	return out, 0
 }

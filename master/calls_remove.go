@@ -11,11 +11,11 @@ import (
 )
 
 func (s *Service) registerRemoves() {
-	register(s, wire.Remove, func(_ *peerConn, q *wire.RemoveRequest, r *wire.RemoveReply) {
+	register(s, &wire.Remove, func(_ *peerConn, q *wire.RemoveRequest, r *wire.RemoveReply) {
 		r.Err = codeOf(s.cat.Remove(s.clock.Now(), q.Key, q.Force))
 		s.calls.Count(wire.Remove.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.BatchRemove, func(_ *peerConn, q *wire.BatchRemoveRequest, r *wire.BatchRemoveReply) {
+	register(s, &wire.BatchRemove, func(_ *peerConn, q *wire.BatchRemoveRequest, r *wire.BatchRemoveReply) {
 		out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(q.Keys))
 		for i, key := range q.Keys {
 			out[i].Err = codeOf(s.cat.Remove(s.clock.Now(), key, q.Force))
@@ -23,7 +23,7 @@ func (s *Service) registerRemoves() {
 		}
 		*r = out
 	})
-	register(s, wire.RemoveByRegex, func(_ *peerConn, q *wire.RemoveByRegexRequest, r *wire.RemoveByRegexReply) {
+	register(s, &wire.RemoveByRegex, func(_ *peerConn, q *wire.RemoveByRegexRequest, r *wire.RemoveByRegexReply) {
 		match, err := compilePattern(q.Regex)
 		if err != nil {
 			r.Err = wire.ErrInvalidParams
@@ -32,7 +32,7 @@ func (s *Service) registerRemoves() {
 		}
 		s.calls.Count(wire.RemoveByRegex.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
+	register(s, &wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
 		*r = wire.RemoveAllReply(s.RemoveAll(q.Force))
 		s.calls.Count(wire.RemoveAll.ID.Name(), false)
 	})

@@ -11,15 +11,15 @@ import (
 )
 
 func (s *Service) registerSegments() {
-	register(s, wire.MountSegment, func(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
+	register(s, &wire.MountSegment, func(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
 		s.mount(p, q, r)
 		s.calls.Count(wire.MountSegment.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.ReMountSegment, func(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
+	register(s, &wire.ReMountSegment, func(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
 		s.remount(p, q, r)
 		s.calls.Count(wire.ReMountSegment.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.UnmountSegment, func(p *peerConn, q *wire.UnmountSegmentRequest, r *wire.UnmountSegmentReply) {
+	register(s, &wire.UnmountSegment, func(p *peerConn, q *wire.UnmountSegmentRequest, r *wire.UnmountSegmentReply) {
 		s.families.bind(p, q.ClientID)
 		gone, err := s.cat.UnmountSegment(s.clock.Now(), clientID(q.SegmentID), clientID(q.ClientID))
 		r.Err = codeOf(err)
@@ -28,7 +28,7 @@ func (s *Service) registerSegments() {
 		}
 		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
+	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
 		s.families.pinged(p, q.ClientID, time.Now())
 		r.Value.ClientStatus = wire.ClientStatusNeedRemount
 		if s.cat.Ping(s.clock.Now(), clientID(q.ClientID)) {
@@ -36,7 +36,7 @@ func (s *Service) registerSegments() {
 		}
 		s.calls.Count(wire.Ping.ID.Name(), false)
 	})
-	register(s, wire.BatchQueryIp, func(_ *peerConn, q *wire.BatchQueryIpRequest, r *wire.BatchQueryIpReply) {
+	register(s, &wire.BatchQueryIp, func(_ *peerConn, q *wire.BatchQueryIpRequest, r *wire.BatchQueryIpReply) {
 		for _, id := range q.ClientIDs {
 			if hosts := s.hostsOf(id); len(hosts) > 0 {
 				r.Value = append(r.Value, wire.MapEntry[wire.UUID, []string]{Key: id, Value: hosts})
@@ -44,10 +44,10 @@ func (s *Service) registerSegments() {
 		}
 		s.countBatch(wire.BatchQueryIp.ID, len(q.ClientIDs), 0)
 	})
-	register(s, wire.QuerySegmentStatus, func(_ *peerConn, q *wire.QuerySegmentStatusRequest, r *wire.QuerySegmentStatusReply) {
+	register(s, &wire.QuerySegmentStatus, func(_ *peerConn, q *wire.QuerySegmentStatusRequest, r *wire.QuerySegmentStatusReply) {
 		r.Value, r.Err = s.segmentStatus(func(st *catalog.SegmentStatus) bool { return st.Name == q.SegmentName })
 	})
-	register(s, wire.QuerySegmentStatusById, func(_ *peerConn, q *wire.QuerySegmentStatusByIdRequest, r *wire.QuerySegmentStatusByIdReply) {
+	register(s, &wire.QuerySegmentStatusById, func(_ *peerConn, q *wire.QuerySegmentStatusByIdRequest, r *wire.QuerySegmentStatusByIdReply) {
 		r.Value, r.Err = s.segmentStatus(func(st *catalog.SegmentStatus) bool { return st.ID == clientID(q.SegmentID) })
 	})
 }

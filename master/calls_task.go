@@ -37,22 +37,22 @@ func (s *Service) registerTasks() error {
 	if err != nil {
 		return err
 	}
-	register(s, wire.FetchTasks, func(p *peerConn, q *wire.FetchTasksRequest, r *wire.FetchTasksReply) {
+	register(s, &wire.FetchTasks, func(p *peerConn, q *wire.FetchTasksRequest, r *wire.FetchTasksReply) {
 		if s.families.wantsProbe(p, q.ClientID) {
 			r.Value = []wire.TaskAssignment{probe}
 		}
 		s.calls.Count(wire.FetchTasks.ID.Name(), false)
 	})
-	register(s, wire.MarkTaskToComplete, func(p *peerConn, q *wire.MarkTaskToCompleteRequest, r *wire.MarkTaskToCompleteReply) {
+	register(s, &wire.MarkTaskToComplete, func(p *peerConn, q *wire.MarkTaskToCompleteRequest, r *wire.MarkTaskToCompleteReply) {
 		s.families.bind(p, q.ClientID)
-		if q.Request.ID == probeTask {
+		if q.Task.ID == probeTask {
 			s.families.probeDone(q.ClientID)
 		} else {
 			r.Err = wire.ErrTaskNotFound
 		}
 		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
 	})
-	register(s, wire.CopyStart, func(p *peerConn, q *wire.CopyStartRequest, r *wire.CopyStartReply) {
+	register(s, &wire.CopyStart, func(p *peerConn, q *wire.CopyStartRequest, r *wire.CopyStartReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = wire.ErrUnavailableInCurrentMode
 		if q.Key == probeKey {
@@ -61,7 +61,7 @@ func (s *Service) registerTasks() error {
 		}
 		s.calls.Count(wire.CopyStart.ID.Name(), true)
 	})
-	register(s, wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
+	register(s, &wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
 		s.families.bind(p, q.ClientID)
 		r.Err = wire.ErrUnavailableInCurrentMode
 		if q.Key == probeKey {
@@ -74,13 +74,13 @@ func (s *Service) registerTasks() error {
 
 // registerSession binds the calls a client makes to find out whom it talks to.
 func (s *Service) registerSession() {
-	register(s, wire.ServiceReady, func(_ *peerConn, _ *wire.ServiceReadyRequest, r *wire.ServiceReadyReply) {
+	register(s, &wire.ServiceReady, func(_ *peerConn, _ *wire.ServiceReadyRequest, r *wire.ServiceReadyReply) {
 		r.Value = storeVersion
 	})
-	register(s, wire.GetStorageConfig, func(_ *peerConn, _ *wire.GetStorageConfigRequest, r *wire.GetStorageConfigReply) {
+	register(s, &wire.GetStorageConfig, func(_ *peerConn, _ *wire.GetStorageConfigRequest, r *wire.GetStorageConfigReply) {
 		r.Value = wire.GetStorageConfigResponse{EnableDiskEviction: true}
 	})
-	register(s, wire.GetFsdir, func(_ *peerConn, _ *wire.GetFsdirRequest, _ *wire.GetFsdirReply) {})
+	register(s, &wire.GetFsdir, func(_ *peerConn, _ *wire.GetFsdirRequest, _ *wire.GetFsdirReply) {})
 }
 
 // storeVersion is what all three releases answer and insist on; it says nothing about the release.

@@ -118,9 +118,7 @@ func (c *Config) String() string {
 	var b strings.Builder
 	add := func(k string, v any) { fmt.Fprintf(&b, ", %s=%v", k, v) }
 	add("rpc_address", c.RPCAddress)
-	add("rpc_port_v12", c.RPCPortV12)
 	add("rpc_default_family", c.DefaultFamily)
-	add("metrics_port", c.MetricsPort)
 	add("enable_http_metadata_server", c.MetadataServer)
 	add("default_kv_lease_ttl", c.LeaseTTL.Milliseconds())
 	add("default_kv_soft_pin_ttl", c.SoftPinTTL.Milliseconds())

@@ -104,6 +104,7 @@ func (l *living) only() family {
 type familyRegistry struct {
 	fallback family
 	ttl      time.Duration
+	now      func() time.Time
 
 	version atomic.Uint64 // grows when a default decision may come out differently
 
@@ -121,6 +122,7 @@ func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
 	return &familyRegistry{
 		fallback: fallback,
 		ttl:      ttl,
+		now:      time.Now,
 		clients:  map[wire.UUID]*peerClient{},
 		pending:  map[wire.UUID]*peerClient{},
 		conns:    map[*peerConn]struct{}{},
@@ -238,7 +240,7 @@ func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
 	}
 	r.mu.Lock()
 	r.bindLocked(c, id)
-	ready := r.takeReady(time.Now())
+	ready := r.takeReady(r.now())
 	r.mu.Unlock()
 	send(ready)
 }
@@ -323,7 +325,7 @@ func (r *familyRegistry) learn(c *peerConn, f family) {
 	if !r.hasDaemon(c) {
 		r.remember(c.peer, f)
 	}
-	ready := r.takeReady(time.Now())
+	ready := r.takeReady(r.now())
 	r.mu.Unlock()
 	send(ready)
 }
@@ -383,7 +385,7 @@ func (r *familyRegistry) probeDone(id wire.UUID) {
 	if cl := r.clients[id]; cl != nil && cl.probe == probeSent {
 		r.setProbe(cl, probeFailed)
 	}
-	ready := r.takeReady(time.Now())
+	ready := r.takeReady(r.now())
 	r.mu.Unlock()
 	send(ready)
 }

@@ -15,7 +15,11 @@ var (
 	t0    = time.Unix(1_700_000_000, 0)
 )
 
-func registry(fallback family) *familyRegistry { return newFamilyRegistry(fallback, 10*time.Second) }
+func registry(fallback family) *familyRegistry {
+	r := newFamilyRegistry(fallback, 10*time.Second)
+	r.now = func() time.Time { return t0 }
+	return r
+}
 
 // conn opens a connection whose first request was the given call.
 func conn(r *familyRegistry, at netip.Addr, first wire.CallID) *peerConn {

@@ -13,6 +13,7 @@ import (
 
 	"mooncake/catalog"
 	"mooncake/internal/limits"
+	"mooncake/metrics"
 	"mooncake/wire/rpc"
 )
 
@@ -121,8 +122,8 @@ func (s *Server) sweep(ctx context.Context) error {
 		}
 		for _, seg := range swept.LostSegments {
 			s.log.Warn("segment lost with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))
-			if s.metadata != nil {
-				s.metadata.RemoveSegment(seg.Name)
+			if s.metadata != nil && len(s.service.cat.SegmentsNamed(seg.Name)) == 0 {
+				s.metadata.RemoveSegment(seg.Name) // the keys live as long as a segment of that name does
 			}
 		}
 		s.service.families.sweep(time.Now())
@@ -132,7 +133,7 @@ func (s *Server) sweep(ctx context.Context) error {
 func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	s := &Service{
-		cfg: cfg, log: log, clock: NewClock(), calls: noTally{},
+		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientTTL),
 		cat: catalog.New(catalog.Config{
 			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),

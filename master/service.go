@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"mooncake/catalog"
+	"mooncake/metrics"
 	"mooncake/wire"
 	"mooncake/wire/rpc"
 )
@@ -20,9 +21,8 @@ type Service struct {
 	clock    *Clock
 	cat      *catalog.Catalog
 	families *familyRegistry
-	calls    tally
+	calls    *metrics.Calls
 	table    [wire.NumCalls]boundCall
-	dropped  func([]catalog.SegmentInfo) // told of segments that are gone, with their metadata keys
 }
 
 // boundCall is one call with its handler bound to the service.
