@@ -23,6 +23,7 @@ type Catalog struct {
 
 	placer placer
 	asks   uint32 // puts that looked for room
+	tries  int    // limits.EvictTries, but for tests
 
 	// What a decision is written into. It is used again by the next one.
 	changes  []Change
@@ -37,6 +38,7 @@ func New(cfg Config) *Catalog {
 		s:       newState(),
 		dice:    rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
 		clients: map[UUID]*client{},
+		tries:   limits.EvictTries,
 	}
 }
 

@@ -108,16 +108,6 @@ func (s *state) settleUnit(un name) {
 	}
 }
 
-// publish notes that a manifest of a unit is complete. What was put off as being under way is of its own age again.
-func (s *state) publish(un name) {
-	u := s.unit(un)
-	u.manifests++
-	if list := u.list; list == listAge || list == listSoft {
-		s.delist(un)
-		s.enlist(un, list, max(u.lastTouch, atomic.LoadInt64(&u.lease)))
-	}
-}
-
 // groupOf names the group of a record; "" when it has none.
 func (s *state) groupOf(r *record) string {
 	if r.flags&flagGroup == 0 || r.unit == 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"mooncake/internal/limits"
 	"pgregory.net/rapid"
 )
 
@@ -19,6 +20,7 @@ func TestModel(t *testing.T) {
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
 		r := &modelRun{t: rt, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000}
+		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
 		log := r.c.onChange
@@ -26,27 +28,25 @@ func TestModel(t *testing.T) {
 			log(changes)
 			r.watch(changes)
 		})
-		rt.Repeat(map[string]func(*rapid.T){
-			"":         r.compare,
-			"mount":    r.mount,
-			"remount":  r.remount,
-			"unmount":  r.unmount,
-			"ping":     r.ping,
-			"put":      r.put,
-			"put2":     r.put,
-			"put3":     r.put,
-			"upsert":   r.upsert,
-			"end":      r.end,
-			"end2":     r.end,
-			"revoke":   r.revoke,
-			"get":      r.get,
-			"exist":    r.exist,
-			"remove":   r.remove,
-			"matching": r.matching,
-			"tick":     r.tick,
-			"tick2":    r.tick,
-		})
+		for _, id := range []UUID{{1, 1}, {1, 2}} {
+			s := Segment{ID: UUID{id.Lo, 2}, Name: "one", Base: 4096, Size: 2000}
+			r.m.touch(r.now, id)
+			r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(id, s))
+		}
+		actions := []func(*rapid.T){
+			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
+			r.ping, r.ping, r.remount, r.rare,
+		}
+		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
+			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
+			r.compare()
+		}
 	})
+}
+
+// rare does what empties the store.
+func (r *modelRun) rare(t *rapid.T) {
+	rapid.SampledFrom([]func(*rapid.T){r.mount, r.mount, r.unmount, r.matching}).Draw(t, "rare")(t)
 }
 
 // nopCleanup lets rapid decide when a catalog ends.
@@ -107,7 +107,7 @@ func (r *modelRun) same(what string, got, want error) {
 	}
 }
 
-func (r *modelRun) compare(*rapid.T) {
+func (r *modelRun) compare() {
 	r.c.now = max(r.c.now, r.now)
 	r.c.compare()
 	st := r.c.Stats()

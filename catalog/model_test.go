@@ -22,20 +22,19 @@ type model struct {
 }
 
 type modelObject struct {
-	key, group  string
-	client      UUID
-	size        uint64
-	time        Time
-	open        bool
-	lease       Time
-	hard        bool
-	pin         Time
-	asks        bool
-	ask         Time // life of the soft pin asked for
-	sum         uint64
-	hasSum      bool
-	replicas    []Replica
-	everWritten bool
+	key, group string
+	client     UUID
+	size       uint64
+	time       Time
+	open       bool
+	lease      Time
+	hard       bool
+	pin        Time
+	asks       bool
+	ask        Time // life of the soft pin asked for
+	sum        uint64
+	hasSum     bool
+	replicas   []Replica
 }
 
 type modelClient struct {

@@ -135,7 +135,7 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	if !a.soft {
 		lists = lists[:1]
 	}
-	effort := limits.EvictTries * freeEffort
+	effort := c.tries * freeEffort
 	for _, list := range lists {
 		w := walker{list: list, last: bucketOf(int64(a.now))}
 		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {

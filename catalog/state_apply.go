@@ -125,7 +125,7 @@ func (s *state) applyEnd(c *Change) {
 		u.lastTouch = max(u.lastTouch, r.time)
 		if r.marks&(markManifest|markPublished) == markManifest {
 			r.marks |= markPublished
-			s.publish(r.unit)
+			u.manifests++
 		}
 	}
 	s.settle(n)

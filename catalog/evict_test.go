@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestVictimIsReadMeanwhile leases one member of a group after it was chosen: none of them may go, and all are seen.
+func TestVictimIsReadMeanwhile(t *testing.T) {
+	for _, group := range []string{"g", ""} {
+		c := newTest(t, testConfig())
+		if err := c.MountSegment(1, alice, segmentNo(1, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		keys := make([]string, 3)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("p/%032x/buffer/%d", 1, i)
+			store(t, c, 2, keys[i], &PutOptions{Replicas: 1, Group: group})
+		}
+		c.startVictims()
+		c.addVictim(c.wholeOf(c.s.lookup(keys[0])))
+		if len(c.placer.victims) != 3 {
+			t.Fatalf("%d victims", len(c.placer.victims))
+		}
+		c.Exist(3, keys[1])
+		if c.evict(3) {
+			t.Error("a leased group was evicted")
+		}
+		for _, key := range keys {
+			if _, _, err := c.Peek(key, nil); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	}
+}
+
+// TestAges moves nodes about and compares the walk with a sorted list.
+func TestAges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newState()
+		defer s.arena.freeAll()
+		a := &ages{list: listAge}
+		key := rapid.Custom(func(t *rapid.T) uint32 {
+			return rapid.OneOf(rapid.Uint32Range(0, 5), rapid.Uint32Range(0, 500), rapid.Just(^uint32(0))).Draw(t, "bucket")
+		})
+		var order []name // what the walk must give: by bucket, then as they came
+		cut := func(i int) name {
+			n := order[i]
+			order = slices.Delete(order, i, i+1)
+			a.cut(s, n)
+			return n
+		}
+		add := func(n name) {
+			k := key.Draw(t, "key")
+			a.add(s, n, k)
+			at := 0
+			for at < len(order) && s.node(order[at]).bucket <= k {
+				at++
+			}
+			order = slices.Insert(order, at, n)
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
+			case what > 1 || len(order) == 0:
+				add(s.arena.alloc(kindRecord, recordBytes))
+			case what == 0:
+				cut(rapid.IntRange(0, len(order)-1).Draw(t, "at"))
+			default:
+				add(cut(rapid.IntRange(0, len(order)-1).Draw(t, "at")))
+			}
+		}
+		if rapid.Bool().Draw(t, "tidy") {
+			a.tidy()
+		}
+		if a.count != len(order) {
+			t.Fatalf("%d of %d", a.count, len(order))
+		}
+		last := key.Draw(t, "last")
+		w := walker{list: a, last: last}
+		for _, want := range order {
+			if s.node(want).bucket > last {
+				break
+			}
+			if got := w.step(s); got != want {
+				t.Fatalf("walk gives %d instead of %d", got, want)
+			}
+		}
+		if n := w.step(s); n != 0 {
+			t.Fatalf("walk goes on to %d", n)
+		}
+	})
+}
