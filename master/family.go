@@ -55,23 +55,44 @@ const (
 	probeFailed                   // the client finished the task without proving anything
 )
 
-// peerConn is what is remembered of one connection of a client.
+// peerConn is what is remembered of one connection of a client. What every request looks at is atomic, so that the
+// calls of different connections do not meet in the registry's lock.
 type peerConn struct {
 	peer  netip.Addr
 	fixed bool          // the listening address decides, nothing can be learned
 	fam   atomic.Uint32 // family, once proved
-	guess atomic.Uint64 // version<<2 | family of the last default decision
+
+	first     atomic.Uint32               // what the first request was
+	guess     atomic.Uint64               // version<<2 | family of the last default decision
+	guessedAt atomic.Int64                // when that decision was last used, in ns; 0 = not since the last request
+	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
 
 	// Guarded by registry.mu.
-	clients      []wire.UUID // ids seen, oldest first
-	counted      family      // family under which the registry counts this connection
-	firstReady   bool        // the first request was ServiceReady
-	sawFirst     bool
-	open         bool
-	lastGuess    family
-	lastGuessAt  time.Time
-	callsSince   bool // a request arrived after lastGuess was used
-	lastClientID atomic.Pointer[wire.UUID]
+	counted family // family under which the registry counts this connection
+	open    bool
+}
+
+// What the first request of a connection was.
+const (
+	firstNone  uint32 = iota
+	firstReady        // ServiceReady: the first connection of a new client
+	firstOther        // anything else: an additional connection of some client's pool
+)
+
+func (c *peerConn) clients() []wire.UUID {
+	if ids := c.ids.Load(); ids != nil {
+		return *ids
+	}
+	return nil
+}
+
+func (c *peerConn) has(id wire.UUID) bool {
+	for _, have := range c.clients() {
+		if have == id {
+			return true
+		}
+	}
+	return false
 }
 
 // peerClient is what is remembered of one client id.
@@ -151,15 +172,16 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 	c.open = false
 	delete(r.conns, c)
 	r.count(c.peer, &c.counted, familyUnknown)
-	for _, id := range c.clients {
+	for _, id := range c.clients() {
 		if cl := r.clients[id]; cl != nil {
 			cl.conns--
 		}
 	}
-	if family(c.fam.Load()) == familyUnknown && c.lastGuess != familyUnknown && !c.callsSince &&
-		now.Sub(c.lastGuessAt) < limits.FamilyHangUpMs*time.Millisecond && !r.provedAt(c.peer) {
+	at := c.guessedAt.Load()
+	if family(c.fam.Load()) == familyUnknown && at != 0 &&
+		now.UnixNano()-at < limits.FamilyHangUpMs*int64(time.Millisecond) && !r.provedAt(c.peer) {
 		other := family12
-		if c.lastGuess.group() == family12 {
+		if family(c.guess.Load()&3) == family12 {
 			other = family13
 		}
 		r.remember(c.peer, other)
@@ -221,21 +243,21 @@ func (r *familyRegistry) count(a netip.Addr, was *family, is family) {
 
 // arrived notes a request before it is served.
 func (r *familyRegistry) arrived(c *peerConn, call wire.CallID) {
-	if c.fixed || family(c.fam.Load()) != familyUnknown {
-		return
+	if c.first.Load() == firstNone {
+		first := firstOther
+		if call == wire.CallServiceReady {
+			first = firstReady
+		}
+		c.first.Store(first)
 	}
-	r.mu.Lock()
-	if !c.sawFirst {
-		c.sawFirst = true
-		c.firstReady = call == wire.CallServiceReady
+	if c.guessedAt.Load() != 0 {
+		c.guessedAt.Store(0)
 	}
-	c.callsSince = true
-	r.mu.Unlock()
 }
 
 // bind notes that a request on c carried the client id.
 func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
-	if last := c.lastClientID.Load(); last != nil && *last == id {
+	if c.has(id) {
 		return
 	}
 	r.mu.Lock()
@@ -247,22 +269,18 @@ func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
 
 func (r *familyRegistry) bindLocked(c *peerConn, id wire.UUID) *peerClient {
 	cl := r.client(id, c.peer)
-	known := false
-	for _, have := range c.clients {
-		known = known || have == id
-	}
-	if !known && c.open {
-		if len(c.clients) >= limits.ClientsPerConnection {
-			if old := r.clients[c.clients[0]]; old != nil {
+	if c.open && !c.has(id) {
+		have := c.clients()
+		if len(have) >= limits.ClientsPerConnection {
+			if old := r.clients[have[0]]; old != nil {
 				old.conns--
 			}
-			c.clients = append(c.clients[:0], c.clients[1:]...)
+			have = have[1:]
 		}
-		c.clients = append(c.clients, id)
+		ids := append(append(make([]wire.UUID, 0, len(have)+1), have...), id)
+		c.ids.Store(&ids)
 		cl.conns++
 	}
-	kept := id
-	c.lastClientID.Store(&kept)
 	if f := family(c.fam.Load()); f != familyUnknown {
 		r.setClient(cl, f)
 	} else if cl.fam != familyUnknown {
@@ -292,7 +310,7 @@ func (r *familyRegistry) setConn(c *peerConn, f family) {
 
 // hasDaemon reports whether the connection belongs to one of our own daemons.
 func (r *familyRegistry) hasDaemon(c *peerConn) bool {
-	for _, id := range c.clients {
+	for _, id := range c.clients() {
 		if wire.IsDaemonClient(id) {
 			return true
 		}
@@ -319,7 +337,7 @@ func (r *familyRegistry) learn(c *peerConn, f family) {
 	}
 	r.mu.Lock()
 	r.setConn(c, f)
-	for _, id := range c.clients {
+	for _, id := range c.clients() {
 		r.setClient(r.client(id, c.peer), f)
 	}
 	if !r.hasDaemon(c) {
@@ -396,9 +414,7 @@ func (r *familyRegistry) familyFor(c *peerConn, now time.Time) (f family, wait b
 		return f, false
 	}
 	if g := c.guess.Load(); g != 0 && g>>2 == r.version.Load() {
-		r.mu.Lock()
-		r.guessed(c, family(g&3), now)
-		r.mu.Unlock()
+		c.guessedAt.Store(now.UnixNano())
 		return family(g & 3), false
 	}
 	r.mu.Lock()
@@ -406,12 +422,17 @@ func (r *familyRegistry) familyFor(c *peerConn, now time.Time) (f family, wait b
 	return r.decide(c, now)
 }
 
-func (r *familyRegistry) guessed(c *peerConn, f family, now time.Time) {
-	c.lastGuess, c.lastGuessAt, c.callsSince = f, now, false
+// guessed notes that a reply goes out in the default layout of this moment.
+func (r *familyRegistry) guessed(c *peerConn, now time.Time) family {
+	version := r.version.Load()
+	f := r.byDefault(c.peer).group()
+	c.guess.Store(version<<2 | uint64(f))
+	c.guessedAt.Store(now.UnixNano())
+	return f
 }
 
 func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
-	for _, id := range c.clients {
+	for _, id := range c.clients() {
 		if cl := r.clients[id]; cl != nil && cl.fam != familyUnknown {
 			r.setConn(c, cl.fam)
 			return cl.fam, false
@@ -420,24 +441,20 @@ func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
 	if f := family(c.fam.Load()); f != familyUnknown {
 		return f, false
 	}
-	if len(c.clients) > 0 {
-		for _, id := range c.clients {
+	if len(c.clients()) > 0 {
+		for _, id := range c.clients() {
 			if cl := r.clients[id]; cl != nil && r.unproved(cl, now) {
 				return familyUnknown, true
 			}
 		}
-	} else if !c.firstReady {
+	} else if c.first.Load() != firstReady {
 		for _, cl := range r.pending {
 			if cl.peer == c.peer && r.unproved(cl, now) {
 				return familyUnknown, true
 			}
 		}
 	}
-	version := r.version.Load()
-	f := r.byDefault(c.peer)
-	c.guess.Store(version<<2 | uint64(f.group()))
-	r.guessed(c, f, now)
-	return f, false
+	return r.guessed(c, now), false
 }
 
 // unproved reports whether the client has mounted, lives, and its probe can still be answered.

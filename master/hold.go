@@ -46,8 +46,7 @@ func (r *familyRegistry) takeReady(now time.Time) []*parkedReply {
 			continue
 		}
 		if wait {
-			f = r.byDefault(p.conn.peer)
-			r.guessed(p.conn, f, now)
+			f = r.guessed(p.conn, now)
 		}
 		p.fam = f
 		ready = append(ready, p)

@@ -3,6 +3,7 @@ package master
 import (
 	"bytes"
 	"net/netip"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -84,30 +85,41 @@ func provedBy(set wire.DialectSet) family {
 	return familyUnknown
 }
 
-// register binds fn to a call. fn fills rep from req; whatever the layout, there is one request and one reply type.
+// turn is the memory of one call: it is used again once the reply is written.
+type turn[Req, Rep any] struct {
+	req Req
+	rep Rep
+}
+
+// register binds fn to a call. fn fills rep, which comes to it empty, from req; whatever the layout, there is one
+// request and one reply type. Neither may be kept.
 func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *peerConn, req *Req, rep *Rep)) {
 	ambiguous := call.ID.AmbiguousReply()
+	pool := sync.Pool{New: func() any { return new(turn[Req, Rep]) }}
 	s.table[call.ID] = func(c *rpc.Conn, p *peerConn, r rpc.Request, set wire.DialectSet, dst []byte) ([]byte, uint8, bool) {
-		var req Req
-		if err := call.DecodeRequest(r.Body, set.Newest(), &req); err != nil {
+		x := pool.Get().(*turn[Req, Rep])
+		*x = turn[Req, Rep]{}
+		if err := call.DecodeRequest(r.Body, set.Newest(), &x.req); err != nil {
+			pool.Put(x)
 			return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
 		}
-		rep := new(Rep)
-		fn(p, &req, rep)
-		if !ambiguous {
-			return call.AppendReply(dst, family(p.fam.Load()).dialect(), rep), rpc.CodeOK, false
-		}
-		f, wait := s.families.familyFor(p, time.Now())
-		if wait {
-			encode := func(f family) {
-				// The connection may be gone by now: then nobody waits for the reply.
-				_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), rep))
+		fn(p, &x.req, &x.rep)
+		f := family(p.fam.Load())
+		if ambiguous && f == familyUnknown {
+			var wait bool
+			if f, wait = s.families.familyFor(p, time.Now()); wait {
+				f, wait = s.families.park(p, time.Now(), func(f family) {
+					// The connection may be gone by now: then nobody waits for the reply.
+					_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), &x.rep))
+				})
 			}
-			if f, wait = s.families.park(p, time.Now(), encode); wait {
+			if wait {
 				return dst, rpc.CodeOK, true
 			}
 		}
-		return call.AppendReply(dst, f.dialect(), rep), rpc.CodeOK, false
+		dst = call.AppendReply(dst, f.dialect(), &x.rep)
+		pool.Put(x)
+		return dst, rpc.CodeOK, false
 	}
 }
 
