@@ -75,7 +75,7 @@ func (s *Service) registerPutBatches() {
 func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
 	s.families.bind(p, client)
 	group, ok := groupOf(cfg, 0, 1)
-	o, code := putOptions(cfg, group)
+	o, code := putOptions(key, size, cfg, group)
 	switch {
 	case code != 0:
 		r.Err = code
@@ -110,7 +110,7 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 	var buf [4]catalog.Replica
 	for i := range keys {
 		group, _ := groupOf(cfg, i, len(keys))
-		o, code := putOptions(cfg, group)
+		o, code := putOptions(keys[i], sizes[i], cfg, group)
 		if code == 0 {
 			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
 			if code = codeOf(err); code == 0 {

@@ -75,7 +75,7 @@ var codes = map[catalog.Error]wire.ErrorCode{
 
 // putOptions reads the replicate config of a put. The checks are those that need no look at the catalog, in the order
 // of the original; group is the object's own entry of the request's group list.
-func putOptions(c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
+func putOptions(key string, size uint64, c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
 	o := catalog.PutOptions{
 		Replicas:      c.ReplicaNum,
 		SoftPin:       uint8(c.SoftPinAction),
@@ -92,7 +92,7 @@ func putOptions(c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire
 		o.Preferred = []string{c.PreferredSegment}
 	}
 	switch {
-	case c.ReplicaNum == 0 && c.NofReplicaNum == 0 && c.DfsReplicaNum == 0:
+	case c.ReplicaNum == 0 && c.NofReplicaNum == 0 && c.DfsReplicaNum == 0, key == "", size == 0:
 		return o, wire.ErrInvalidParams
 	case c.DfsReplicaNum > 1, c.DfsReplicaNum == 1 && c.ReplicaNum == 0:
 		return o, wire.ErrInvalidParams
