@@ -233,6 +233,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	act := func(run func(context.Context)) {
 		actors.Go(func() error { run(active); return nil })
 	}
+	act(d.checkReachable)
 	act(d.keepMounted)
 	act(d.remountWhenAsked)
 	act(d.fetchTasks)

@@ -316,3 +316,12 @@ func waitLog(t *testing.T, d *running, message string) {
 		}
 	}
 }
+
+func TestUnreachableAddressIsTold(t *testing.T) {
+	m := newFakeMaster(t)
+	c := daemonConfig(t, m)
+	c.LocalHostname = "127.0.0.2" // announced, while only 127.0.0.1 is bound
+	d := run(t, c)
+	waitLog(t, d, "this host does not reach the address it announces; check --local_hostname and --bind_address")
+	m.wait(t, "MountSegment")
+}

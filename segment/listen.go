@@ -3,11 +3,14 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"mooncake/internal/limits"
 )
 
 // listeners are all the ports of a daemon, bound together before anything is announced: whoever learns of a segment
@@ -41,7 +44,7 @@ func (l *listeners) listenFixed(c *Config) (err error) {
 // remember them, or else any that are allowed.
 func (l *listeners) listenRest(c *Config, cl *claim) error {
 	rules := readPortRules(c.procRoot)
-	pick := func(at *net.Listener, remembered func(*State) int, flag string) error {
+	pick := func(at *net.Listener, remembered func(*State) int, usual int, flag string) error {
 		if *at != nil {
 			return nil
 		}
@@ -53,18 +56,21 @@ func (l *listeners) listenRest(c *Config, cl *claim) error {
 			}
 			return nil
 		}
-		if cl.wanted != nil {
-			if *at, err = listen(c.BindAddress, remembered(cl.wanted), flag); err == nil {
+		for _, port := range []int{portOf(cl.wanted, remembered), usual} {
+			if port == 0 || rules.check(flag, port) != nil {
+				continue
+			}
+			if *at, err = listen(c.BindAddress, port, flag); err == nil {
 				return nil
 			}
 		}
 		*at, err = rules.choose(func(port int) (net.Listener, error) { return listen(c.BindAddress, port, flag) })
 		return err
 	}
-	if err := pick(&l.handshake, func(s *State) int { return s.TEPort }, "--te_port"); err != nil {
+	if err := pick(&l.handshake, func(s *State) int { return s.TEPort }, 0, "--te_port"); err != nil {
 		return err
 	}
-	if err := pick(&l.data, func(s *State) int { return s.DataPort }, "--data_port"); err != nil {
+	if err := pick(&l.data, func(s *State) int { return s.DataPort }, usualDataPort(c), "--data_port"); err != nil {
 		return err
 	}
 	if c.HTTPPort != 0 {
@@ -73,6 +79,25 @@ func (l *listeners) listenRest(c *Config, cl *claim) error {
 	var err error
 	l.http, err = rules.choose(func(port int) (net.Listener, error) { return listen(c.BindAddress, port, "--http_port") })
 	return err
+}
+
+func portOf(s *State, of func(*State) int) int {
+	if s == nil {
+		return 0
+	}
+	return of(s)
+}
+
+// usualDataPort is the data port tried first when only the handshake port is fixed, 0 when neither is. Clients remember
+// the data port of an endpoint for the life of their process, so one endpoint should have one data port even after a
+// clean stop, which leaves no state behind.
+func usualDataPort(c *Config) int {
+	if c.TEPort == 0 {
+		return 0
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s:%d", c.host(), c.TEPort)
+	return limits.SegmentPortLow + int(h.Sum32()%(limits.SegmentPortHigh-limits.SegmentPortLow+1))
 }
 
 func (l *listeners) close() {

@@ -135,3 +135,23 @@ func readPortRulesAndChoose(t *testing.T) (net.Listener, error) {
 	rules := readPortRules("/proc")
 	return rules.choose(func(port int) (net.Listener, error) { return listen("127.0.0.1", port, "") })
 }
+
+func TestOneEndpointKeepsItsDataPort(t *testing.T) {
+	c := DefaultConfig()
+	c.LocalHostname = "127.0.0.1"
+	if p := usualDataPort(&c); p != 0 {
+		t.Errorf("port %d for an endpoint that is not fixed", p)
+	}
+	seen := map[int]bool{}
+	for te := 18000; te < 18100; te++ {
+		c.TEPort = te
+		p := usualDataPort(&c)
+		if p != usualDataPort(&c) || p < limits.SegmentPortLow || p > limits.SegmentPortHigh {
+			t.Fatalf("port %d", p)
+		}
+		seen[p] = true
+	}
+	if len(seen) < 90 {
+		t.Errorf("100 endpoints share %d ports", len(seen))
+	}
+}

@@ -59,3 +59,12 @@ func (d *Daemon) publish(ctx context.Context) error {
 	}
 	return descriptor.Publish(ctx, d.store, d.describe(), d.location())
 }
+
+// checkReachable knocks once at the announced address as a peer would. Where that fails from this very host, peers are
+// unlikely to do better, and they would only say that a transfer failed.
+func (d *Daemon) checkReachable(ctx context.Context) {
+	at := hostport.Join(d.cfg.host(), d.state.TEPort)
+	if err := descriptor.Probe(ctx, at); err != nil && ctx.Err() == nil {
+		d.log.Warn("this host does not reach the address it announces; check --local_hostname and --bind_address", zap.String("address", at), zap.Error(err))
+	}
+}
