@@ -24,7 +24,8 @@ const AddressTextBytesMax = 320
 
 // RawCallBytes is the largest read or write done as a raw system call. The garbage collector cannot stop the world while
 // one runs; copying 64 KiB takes some 10 µs, which it does not notice, while 1 MiB would take up to 300 µs.
-const RawCallBytes = 64 << 10
+// The 512 bytes are for the header or status in front of a body of 64 KiB, a common size.
+const RawCallBytes = 64<<10 + 512
 
 // RawPieces is how many buffers one gathered write may have: a header, a scratch part and two pieces of body are all that
 // any of our protocols puts into one packet.
@@ -58,8 +59,12 @@ const (
 	ClientsPerConnection = 256
 	// PatternBytes bounds a key pattern; patterns are typed by people or built from one key.
 	PatternBytes = 64 << 10
-	// PatternMatchMs bounds the time one key may take against a pattern that backtracks without end.
-	PatternMatchMs = 50
+	// PatternMatchMs bounds the time one key may take against a pattern that backtracks without end, PatternSearchMs that
+	// of all keys together: a client gives a call up after 30 s.
+	PatternMatchMs  = 1000
+	PatternSearchMs = 20_000
+	// LogTextBytes is how much of a text of a client's choice a log line repeats.
+	LogTextBytes = 200
 )
 
 // descriptor
