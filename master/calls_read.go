@@ -1,6 +1,8 @@
 package master
 
 import (
+	"go.uber.org/zap"
+
 	"mooncake/catalog"
 	"mooncake/wire"
 )
@@ -59,15 +61,19 @@ func (s *Service) get(now catalog.Time, key string, r *wire.Exp[wire.GetReplicaL
 // defaultTenant is the tenant of every key as long as tenants are not told apart.
 const defaultTenant = "default"
 
-func (s *Service) getMatching(pattern string) ([]wire.MapEntry[string, []wire.ReplicaDescriptor], wire.ErrorCode) {
-	match, err := compilePattern(pattern)
+func (s *Service) getMatching(text string) ([]wire.MapEntry[string, []wire.ReplicaDescriptor], wire.ErrorCode) {
+	p, err := compilePattern(text, s.quit)
 	if err != nil {
 		return nil, wire.ErrInvalidParams
 	}
 	var out []wire.MapEntry[string, []wire.ReplicaDescriptor]
-	s.cat.FindMatching(s.clock.Now(), match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
+	s.cat.FindMatching(s.clock.Now(), p.match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
 		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: key, Value: replicasOut(nil, replicas)})
 		return true
 	})
+	if p.err != nil {
+		s.log.Warn("look-up by pattern given up", zap.String("pattern", shortened(text)), zap.Error(p.err))
+		return nil, wire.ErrInvalidParams
+	}
 	return out, 0
 }

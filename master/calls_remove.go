@@ -1,12 +1,8 @@
 package master
 
 import (
-	"errors"
-	"time"
+	"go.uber.org/zap"
 
-	"github.com/dlclark/regexp2"
-
-	"mooncake/internal/limits"
 	"mooncake/wire"
 )
 
@@ -24,12 +20,7 @@ func (s *Service) registerRemoves() {
 		*r = out
 	})
 	register(s, &wire.RemoveByRegex, func(_ *peerConn, q *wire.RemoveByRegexRequest, r *wire.RemoveByRegexReply) {
-		match, err := compilePattern(q.Regex)
-		if err != nil {
-			r.Err = wire.ErrInvalidParams
-		} else {
-			r.Value = s.cat.RemoveMatching(s.clock.Now(), match, q.Force)
-		}
+		r.Value, r.Err = s.removeMatching(q.Regex, q.Force)
 		s.calls.Count(wire.RemoveByRegex.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
@@ -43,35 +34,15 @@ func (s *Service) RemoveAll(force bool) int64 {
 	return s.cat.RemoveMatching(s.clock.Now(), nil, force)
 }
 
-var errPatternTooLong = errors.New("pattern too long")
-
-// compilePattern reads an ECMAScript pattern, which matches anywhere in a key. Keys are bytes, not text: pattern and
-// key are both taken byte for byte, so that any key can be matched and none is changed on the way.
-func compilePattern(pattern string) (func(key string) bool, error) {
-	if len(pattern) > limits.PatternBytes {
-		return nil, errPatternTooLong
-	}
-	re, err := regexp2.Compile(latin1(pattern), regexp2.ECMAScript)
+func (s *Service) removeMatching(text string, force bool) (int64, wire.ErrorCode) {
+	p, err := compilePattern(text, s.quit)
 	if err != nil {
-		return nil, err
+		return 0, wire.ErrInvalidParams
 	}
-	re.MatchTimeout = limits.PatternMatchMs * time.Millisecond
-	return func(key string) bool {
-		ok, err := re.MatchString(latin1(key))
-		return ok && err == nil
-	}, nil
-}
-
-// latin1 gives every byte its own character.
-func latin1(s string) string {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= 0x80 {
-			r := make([]rune, len(s))
-			for j := 0; j < len(s); j++ {
-				r[j] = rune(s[j])
-			}
-			return string(r)
-		}
+	removed := s.cat.RemoveMatching(s.clock.Now(), p.match, force)
+	if p.err != nil {
+		s.log.Warn("removal by pattern given up", zap.String("pattern", shortened(text)), zap.Int64("removed", removed), zap.Error(p.err))
+		return 0, wire.ErrInvalidParams
 	}
-	return s
+	return removed, 0
 }

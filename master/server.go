@@ -60,6 +60,7 @@ func (s *Server) Ports() Ports { return s.listen.ports() }
 // Run serves until ctx ends, then closes every port and connection and returns when the last handler has.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, func() { close(s.service.quit) })()
 	s.serveRPC(ctx, group, s.listen.rpc, familyUnknown)
 	if s.listen.rpcV12 != nil {
 		s.serveRPC(ctx, group, s.listen.rpcV12, family12)
@@ -133,7 +134,7 @@ func (s *Server) sweep(ctx context.Context) error {
 func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	s := &Service{
-		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(),
+		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(), quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientTTL),
 		cat: catalog.New(catalog.Config{
 			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),

@@ -24,6 +24,7 @@ type Service struct {
 	families *familyRegistry
 	calls    *metrics.Calls
 	table    [wire.NumCalls]boundCall
+	quit     chan struct{} // closed when the master stops: long searches end then
 }
 
 // boundCall is one call with its handler bound to the service.
