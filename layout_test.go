@@ -426,20 +426,68 @@ func isText(p string) bool {
 	return slices.Contains([]string{".go", ".md", ".txt", ".py", ".json", ".jsonl", ".sh", ".yaml"}, path.Ext(p))
 }
 
-// TestNoSleep keeps tests from waiting for time to pass; only what waits for foreign processes may.
+// TestNoSleep keeps tests from waiting for time to pass, where no foreign process is waited for, and from being skipped.
 func TestNoSleep(t *testing.T) {
 	for _, f := range sources(t) {
-		if !f.test || strings.HasPrefix(f.dir, "interop") {
+		if !f.test {
 			continue
 		}
+		testing := paramTypes(f.ast)
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				switch name := callee(call); name {
-				case "time.Sleep", "t.Skip", "t.Skipf", "t.SkipNow", "b.Skip":
-					t.Errorf("%s: %s in a test", fset.Position(call.Pos()), name)
-				}
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			switch name := callee(call); {
+			case name == "time.Sleep" && !strings.HasPrefix(f.dir, "interop"):
+				t.Errorf("%s: %s in a test", fset.Position(call.Pos()), name)
+			case strings.Contains(name, ".Skip") && strings.HasPrefix(testing(call.Pos(), name), "testing."):
+				t.Errorf("%s: a test that may be skipped", fset.Position(call.Pos()))
 			}
 			return true
 		})
+	}
+}
+
+// paramTypes answers, for a call like t.Skip at a place in the file, what type the innermost parameter t has there: rapid's T
+// looks like testing's.
+func paramTypes(f *ast.File) func(at token.Pos, name string) string {
+	type param struct {
+		from, to   token.Pos
+		name, kind string
+	}
+	var params []param
+	ast.Inspect(f, func(n ast.Node) bool {
+		var kind *ast.FuncType
+		switch fn := n.(type) {
+		case *ast.FuncDecl:
+			kind = fn.Type
+		case *ast.FuncLit:
+			kind = fn.Type
+		default:
+			return true
+		}
+		for _, field := range kind.Params.List {
+			star, ok := field.Type.(*ast.StarExpr)
+			if !ok {
+				continue
+			}
+			if sel, ok := star.X.(*ast.SelectorExpr); ok {
+				for _, id := range field.Names {
+					params = append(params, param{n.Pos(), n.End(), id.Name, sel.X.(*ast.Ident).Name + "." + sel.Sel.Name})
+				}
+			}
+		}
+		return true
+	})
+	return func(at token.Pos, name string) string {
+		receiver, _, _ := strings.Cut(name, ".")
+		kind := ""
+		for _, p := range params { // outer functions come first
+			if p.name == receiver && p.from <= at && at < p.to {
+				kind = p.kind
+			}
+		}
+		return kind
 	}
 }
