@@ -100,6 +100,7 @@ type peerClient struct {
 	id      wire.UUID
 	fam     family
 	probe   probeState
+	asked   time.Time // when the probe became wanted
 	peer    netip.Addr
 	conns   int
 	pinged  time.Time
@@ -355,6 +356,7 @@ func (r *familyRegistry) mounted(c *peerConn, id wire.UUID, now time.Time) {
 	cl := r.bindLocked(c, id)
 	if cl.fam == familyUnknown && cl.probe == probeNone && !cl.daemon {
 		r.setProbe(cl, probeWanted)
+		cl.asked = now
 	}
 	r.touch(cl, now)
 }
@@ -457,9 +459,11 @@ func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
 	return r.guessed(c, now), false
 }
 
-// unproved reports whether the client has mounted, lives, and its probe can still be answered.
+// unproved reports whether the client has mounted, lives, and its proof can be waited for. A client that fetches no tasks
+// is waited for once, not with every reply.
 func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
-	return cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) && now.Sub(cl.pinged) < r.ttl
+	return cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) &&
+		now.Sub(cl.asked) < limits.FamilyHoldMs*time.Millisecond && now.Sub(cl.pinged) < r.ttl
 }
 
 func (r *familyRegistry) byDefault(a netip.Addr) family {

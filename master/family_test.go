@@ -160,6 +160,29 @@ func TestHoldEndsByItself(t *testing.T) {
 	}
 }
 
+// TestHoldComesOnce has a client that mounts and never fetches a task: its later replies do not wait again, and a late proof
+// still counts.
+func TestHoldComesOnce(t *testing.T) {
+	r := registry(family13)
+	c := conn(r, hostA, wire.CallServiceReady)
+	r.mounted(c, id(1), t0)
+	later := t0.Add(limits.FamilyHoldMs * time.Millisecond)
+	r.pinged(c, id(1), later)
+	if f, wait := r.familyFor(c, later); wait || f != family13 {
+		t.Fatalf("wait %v for %v after the hold", wait, f)
+	}
+	if f, wait := r.familyFor(conn(r, hostA, wire.CallGetReplicaList), later); wait || f != family13 {
+		t.Fatalf("wait %v for %v on another connection", wait, f)
+	}
+	if !r.wantsProbe(c, id(1)) {
+		t.Fatal("the probe does not go out any more")
+	}
+	r.learn(c, family12)
+	if f, _ := r.familyFor(c, later); f != family12 {
+		t.Fatalf("%v after the proof", f)
+	}
+}
+
 func TestHangUpTurnsTheGuess(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
