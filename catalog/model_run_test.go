@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,31 @@ import (
 
 // TestModel plays random calls against the Catalog and the model and compares every answer and all sums.
 func TestModel(t *testing.T) {
+	bundles := []string{}
+	for i := 1; i <= 3; i++ {
+		for _, part := range []string{"meta", "buffer/a", "buffer/b", "manifest"} {
+			bundles = append(bundles, fmt.Sprintf("p/%032x/%s", i, part))
+		}
+	}
+	plain := []string{"", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
+	for _, p := range []profile{
+		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100},
+		{"large", plain, []string{""}, 300, 1200},
+		{"bundles", bundles, []string{""}, 300, 700},
+		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900},
+	} {
+		t.Run(p.name, func(t *testing.T) { runModel(t, p) })
+	}
+}
+
+// A profile says what a random run works with.
+type profile struct {
+	name         string
+	keys, groups []string
+	small, large uint64 // most bytes of small and large objects
+}
+
+func runModel(t *testing.T, p profile) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.LeaseMs, cfg.PutDiscardMs, cfg.PutReleaseMs, cfg.MaxSoftPinMs = 1000, 3000, 8000, 60_000
@@ -19,7 +45,7 @@ func TestModel(t *testing.T) {
 		cfg.AllowEvictSoftPinned = rapid.Bool().Draw(rt, "evict soft pinned")
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
-		r := &modelRun{t: rt, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000}
+		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000}
 		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
@@ -37,10 +63,15 @@ func TestModel(t *testing.T) {
 			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
 			r.ping, r.ping, r.remount, r.rare,
 		}
-		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
+		for i := range rapid.IntRange(1, 150).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
-			r.compare()
+			r.sums()
+			r.c.now = max(r.c.now, r.now)
+			if i%10 == 0 {
+				r.c.compare()
+			}
 		}
+		r.c.compare()
 	})
 }
 
@@ -56,6 +87,7 @@ func (nopCleanup) Cleanup(func()) {}
 
 type modelRun struct {
 	t       *rapid.T
+	p       profile
 	m       *model
 	c       *replayed
 	now     Time
@@ -107,9 +139,7 @@ func (r *modelRun) same(what string, got, want error) {
 	}
 }
 
-func (r *modelRun) compare() {
-	r.c.now = max(r.c.now, r.now)
-	r.c.compare()
+func (r *modelRun) sums() {
 	st := r.c.Stats()
 	if len(r.m.objects) != int(st.Keys) || r.m.allocated() != st.AllocatedBytes || r.m.heldBytes() != st.QuarantinedBytes ||
 		r.m.capacity() != st.CapacityBytes {
@@ -120,15 +150,7 @@ func (r *modelRun) compare() {
 	}
 }
 
-var modelKeys = []string{
-	"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "",
-	"p/00000000000000000000000000000001/meta", "p/00000000000000000000000000000001/buffer/a",
-	"p/00000000000000000000000000000001/buffer/b", "p/00000000000000000000000000000001/manifest",
-	"p/00000000000000000000000000000002/meta", "p/00000000000000000000000000000002/buffer/a",
-	"p/00000000000000000000000000000002/manifest",
-}
-
-func (r *modelRun) key(t *rapid.T) string { return rapid.SampledFrom(modelKeys).Draw(t, "key") }
+func (r *modelRun) key(t *rapid.T) string { return rapid.SampledFrom(r.p.keys).Draw(t, "key") }
 
 func (r *modelRun) client(t *rapid.T) UUID {
 	return UUID{1, rapid.Uint64Range(1, 3).Draw(t, "client")}
@@ -173,7 +195,7 @@ func (r *modelRun) ping(t *rapid.T) {
 func (r *modelRun) options(t *rapid.T) *PutOptions {
 	o := &PutOptions{
 		Replicas: rapid.SampledFrom([]uint64{1, 1, 1, 2, 3, 0}).Draw(t, "replicas"),
-		Group:    rapid.SampledFrom([]string{"", "", "g1", "g2"}).Draw(t, "group"),
+		Group:    rapid.SampledFrom(r.p.groups).Draw(t, "group"),
 		HardPin:  rapid.IntRange(0, 9).Draw(t, "hard") == 0,
 		SoftPin:  rapid.SampledFrom([]uint8{0, 0, 0, 0, 1, 1, 2, 3}).Draw(t, "soft"),
 	}
@@ -184,7 +206,7 @@ func (r *modelRun) options(t *rapid.T) *PutOptions {
 }
 
 func (r *modelRun) size(t *rapid.T) uint64 {
-	return rapid.OneOf(rapid.Uint64Range(0, 60), rapid.Uint64Range(100, 2100)).Draw(t, "size")
+	return rapid.OneOf(rapid.Uint64Range(0, r.p.small), rapid.Uint64Range(100, r.p.large)).Draw(t, "size")
 }
 
 func (r *modelRun) put(t *rapid.T) {
@@ -342,6 +364,9 @@ func (r *modelRun) tick(t *rapid.T) {
 	r.c.Sweep(r.now)
 	r.judge("", "")
 	m := r.m
+	if len(m.objects) == 0 {
+		return
+	}
 	usable := float64(m.capacity() - m.heldBytes())
 	if m.cfg.HighWatermark == 0 || float64(m.allocated()) <= m.cfg.HighWatermark*usable {
 		return
