@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -77,7 +78,13 @@ func (a *Arena) prefault() error {
 	g.SetLimit(limits.SegmentPrefaultWorkers)
 	for at := 0; at < len(a.mapped); at += limits.SegmentPrefaultBytes {
 		part := a.mapped[at:min(at+limits.SegmentPrefaultBytes, len(a.mapped))]
-		g.Go(func() error { return unix.Madvise(part, unix.MADV_POPULATE_WRITE) })
+		g.Go(func() error {
+			err := unix.Madvise(part, unix.MADV_POPULATE_WRITE)
+			if errors.Is(err, unix.EINVAL) { // before Linux 5.14: at least the pages are there then
+				err = unix.Fallocate(int(a.claim.file.Fd()), 0, int64(at), int64(len(part)))
+			}
+			return err
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("cannot get memory for arena %s: %w (--prefault)", a.claim.arenaPath, err)

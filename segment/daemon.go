@@ -73,6 +73,9 @@ func (d *Daemon) open() (err error) {
 			return
 		}
 		d.listeners.close()
+		if d.store != nil {
+			_ = d.store.Close() // the start's own error is the one to tell
+		}
 		if d.arena != nil {
 			d.arena.abandon()
 		} else if cl != nil {

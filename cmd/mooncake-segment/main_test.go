@@ -290,6 +290,35 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestConfigReadsBack: what the log says is in force can be given to a daemon again.
+func TestConfigReadsBack(t *testing.T) {
+	read := func(args []string) string {
+		o := newOptions("mooncake-segment")
+		none := func(string) (string, bool) { return "", false }
+		if _, err := gflag.Parse(o.flags, args, gflag.Program{Name: "mooncake-segment", LookupEnv: none}); err != nil {
+			t.Fatal(err)
+		}
+		cfg, _, err := o.config(none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		return cfg.String()
+	}
+	for _, args := range [][]string{
+		{"--host=10.0.0.1"},
+		{"--host=[::1]:18000", "--data_port=18001", "--segment_name=n", "--prefault", "--hugepages=off", "--io=std", "--fresh", "--noenable_http_server"},
+		{"--host=h", "--state_dir=/tmp", "--ports_file=/tmp/p", "--bind_address=127.0.0.1", "--device_names=a,b", "--task_workers=9", "--data_sndbuf=0"},
+	} {
+		text := read(args)
+		if again := read(strings.Fields(text)); again != text {
+			t.Errorf("%q became %q", text, again)
+		}
+	}
+}
+
 func TestVersionAndHelp(t *testing.T) {
 	for flag, want := range map[string]struct {
 		code int
