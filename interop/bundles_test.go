@@ -9,6 +9,7 @@ import (
 type trainingCluster struct {
 	rig     *Rig
 	master  *Master
+	segment *Segment // nil where the cluster was put together by hand
 	produce *Store
 	consume *Store
 }
@@ -16,8 +17,10 @@ type trainingCluster struct {
 func newTrainingCluster(t *testing.T, producer, consumer Release, segmentBytes int64) *trainingCluster {
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
-	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: segmentBytes})
-	return joinTraining(t, r, m, producer, consumer, "")
+	s := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: segmentBytes})
+	c := joinTraining(t, r, m, producer, consumer, "")
+	c.segment = s
+	return c
 }
 
 // joinTraining starts the two clients of a training run.

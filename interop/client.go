@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -80,6 +81,9 @@ func (c *Client) Pid() int { return c.proc.Pid() }
 
 // Log is the end of what the client's libraries wrote.
 func (c *Client) Log() string { return c.proc.Log() }
+
+// Signal sends a signal to the client's process: SIGSTOP and SIGCONT make it stall.
+func (c *Client) Signal(sig os.Signal) error { return c.proc.Signal(sig) }
 
 // Kill ends the client as a crash would.
 func (c *Client) Kill() { c.proc.Kill() }

@@ -180,10 +180,16 @@ type Bundle struct {
 	Longest int // of a row's answer, in tokens; zero is 700
 	Chunk   int // bytes; zero is the client's default
 	Config  Config
+
+	PauseAfter int // writes after which a put stands still, if PauseSec is set
+	PauseSec   int
 }
 
 func (b Bundle) args() map[string]any {
-	return map[string]any{"rows": b.Rows, "seed": b.Seed, "longest": b.Longest, "chunk": b.Chunk, "config": b.Config}
+	return map[string]any{
+		"rows": b.Rows, "seed": b.Seed, "longest": b.Longest, "chunk": b.Chunk, "config": b.Config,
+		"pause_after": b.PauseAfter, "pause_sec": b.PauseSec,
+	}
 }
 
 // Handle is what a writer of a bundle hands to its readers.

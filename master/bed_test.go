@@ -28,8 +28,9 @@ var dialects = []wire.Dialect{wire.V12, wire.V13, wire.V14}
 // bed is a running master with all its ports on 127.0.0.1.
 type bed struct {
 	*Server
-	t    *testing.T
-	logs *observer.ObservedLogs
+	t      *testing.T
+	logs   *observer.ObservedLogs
+	silent atomic.Bool // no handshake port answers
 }
 
 // newBed starts a master; the end of the test stops it and waits until nothing of it runs.
@@ -46,6 +47,13 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := &bed{Server: srv, t: t, logs: logs}
+	srv.service.suspicion.ask = func(context.Context, string) error {
+		if b.silent.Load() {
+			return errors.New("nobody there")
+		}
+		return nil
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }()
@@ -60,7 +68,7 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 			t.Error("the master does not stop")
 		}
 	})
-	return &bed{Server: srv, t: t, logs: logs}
+	return b
 }
 
 // complaints are the log lines above info.

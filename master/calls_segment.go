@@ -65,6 +65,7 @@ func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountS
 		return
 	}
 	s.families.mounted(p, q.ClientID, time.Now())
+	s.suspicion.mounted(clientID(q.ClientID))
 	s.log.Info("segment mounted", fields...)
 }
 
@@ -81,6 +82,7 @@ func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.Re
 		return
 	}
 	s.families.mounted(p, q.ClientID, time.Now())
+	s.suspicion.mounted(clientID(q.ClientID))
 	s.log.Info("client remounted", zap.String("client", q.ClientID.String()), zap.Int("segments", len(segments)))
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"mooncake/wire"
 )
@@ -126,20 +125,6 @@ func TestOneNameForTwoSegments(t *testing.T) {
 		status := invoke(q, &wire.QuerySegmentStatus, &wire.QuerySegmentStatusRequest{SegmentName: "same:50061"})
 		expect(t, "status of the name", status, wire.QuerySegmentStatusReply{Value: wire.SegmentStatusOK})
 	})
-}
-
-// TestSilentClientLosesItsSegments stops pinging; writers without a segment never ping and lose nothing.
-func TestSilentClientLosesItsSegments(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.ClientTTL = 200 * time.Millisecond })
-	p, writer := b.client(wire.V13), b.client(wire.V13)
-	p.mount("node", 1<<44, mib)
-	writer.put("k", 1)
-	waitFor(t, "the end of the client", func() bool { return len(b.service.cat.Segments()) == 0 })
-	expect(t, "object of the writer", writer.get("k").Err, wire.ErrObjectNotFound)
-	need := wire.PingReply{Value: wire.PingResponse{ClientStatus: wire.ClientStatusNeedRemount}}
-	expect(t, "ping of the returning client", p.ping(), need)
-	p.mount("node", 1<<44, mib)
-	writer.put("k", 1)
 }
 
 func TestSession(t *testing.T) {

@@ -44,8 +44,12 @@ type Config struct {
 	// EvictionRatio is the share of the pool freed at a time once HighWatermark is passed.
 	EvictionRatio float64
 	HighWatermark float64
-	// ClientTTL is how long a client with a segment may be silent before its segments are gone.
-	ClientTTL time.Duration
+	// ClientActiveTTL is how long a client with a segment may be silent before its objects are hidden; after
+	// ClientSuspicionTTL more its segments count as lost, and after ClientLostTTL more they are forgotten. Until then a
+	// client that returns with the same segments gets its objects back.
+	ClientActiveTTL    time.Duration
+	ClientSuspicionTTL time.Duration
+	ClientLostTTL      time.Duration
 	// PutDiscard is the age from which another put may take over an unfinished one, PutRelease the age at which its
 	// bytes are free again; PutRelease must be the longer.
 	PutDiscard time.Duration
@@ -61,7 +65,8 @@ func DefaultConfig() Config {
 		RPCAddress: "0.0.0.0", RPCPort: 50051, RPCPortV12: -1, DefaultFamily: "13", RPCNoDelay: true, IO: "raw",
 		MetricsHost: "0.0.0.0", MetricsPort: 50052, MetadataHost: "0.0.0.0", MetadataPort: 8080,
 		LeaseTTL: 10 * time.Second, SoftPinTTL: 30 * time.Minute, MaxSoftPinTTL: 24 * time.Hour, AllowEvictSoftPinned: true,
-		EvictionRatio: 0.05, HighWatermark: 0.90, ClientTTL: 10 * time.Second,
+		EvictionRatio: 0.05, HighWatermark: 0.90,
+		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
 	}
 }
@@ -93,7 +98,12 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"client_ttl", c.ClientTTL}, {"put_start_discard_timeout_sec", c.PutDiscard}} {
+	}{
+		{"client_active_ttl_sec", c.ClientActiveTTL},
+		{"client_suspicion_ttl_sec", c.ClientSuspicionTTL},
+		{"client_lost_ttl_sec", c.ClientLostTTL},
+		{"put_start_discard_timeout_sec", c.PutDiscard},
+	} {
 		if d.value <= 0 {
 			return fmt.Errorf("--%s=%s must be above 0", d.flag, d.value)
 		}
@@ -126,7 +136,9 @@ func (c *Config) String() string {
 	add("allow_evict_soft_pinned_objects", c.AllowEvictSoftPinned)
 	add("eviction_ratio", c.EvictionRatio)
 	add("eviction_high_watermark_ratio", c.HighWatermark)
-	add("client_ttl", c.ClientTTL.Seconds())
+	add("client_active_ttl_sec", c.ClientActiveTTL.Seconds())
+	add("client_suspicion_ttl_sec", c.ClientSuspicionTTL.Seconds())
+	add("client_lost_ttl_sec", c.ClientLostTTL.Seconds())
 	add("put_start_discard_timeout_sec", c.PutDiscard.Seconds())
 	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
 	add("io", c.IO)

@@ -65,6 +65,7 @@ type peerConn struct {
 	first     atomic.Uint32               // what the first request was
 	guess     atomic.Uint64               // version<<2 | family of the last default decision
 	guessedAt atomic.Int64                // when that decision was last used, in ns; 0 = not since the last request
+	lastCall  atomic.Int64                // catalog.Time of the last request
 	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
 
 	// Guarded by registry.mu.
@@ -129,6 +130,7 @@ type familyRegistry struct {
 	now      func() time.Time
 
 	version atomic.Uint64 // grows when a default decision may come out differently
+	writers *writerWatch
 
 	mu      sync.Mutex
 	clients map[wire.UUID]*peerClient
@@ -145,6 +147,7 @@ func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
 		fallback: fallback,
 		ttl:      ttl,
 		now:      time.Now,
+		writers:  newWriterWatch(),
 		clients:  map[wire.UUID]*peerClient{},
 		pending:  map[wire.UUID]*peerClient{},
 		conns:    map[*peerConn]struct{}{},
@@ -276,11 +279,13 @@ func (r *familyRegistry) bindLocked(c *peerConn, id wire.UUID) *peerClient {
 			if old := r.clients[have[0]]; old != nil {
 				old.conns--
 			}
+			r.writers.outOfSight(have[0])
 			have = have[1:]
 		}
 		ids := append(append(make([]wire.UUID, 0, len(have)+1), have...), id)
 		c.ids.Store(&ids)
 		cl.conns++
+		r.writers.carried(id)
 	}
 	if f := family(c.fam.Load()); f != familyUnknown {
 		r.setClient(cl, f)

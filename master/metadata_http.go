@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"mooncake/descriptor"
+	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 )
 
@@ -25,12 +27,20 @@ type MetadataServer struct {
 	mu      sync.RWMutex
 	entries map[string][]byte
 	bytes   int // of all keys and values
+
+	// Locations of clients that fell silent, by key, with the segment's name. Another client may take such a name over,
+	// unless inUse says that the first was heard again.
+	abandoned map[string]string
+	inUse     func(segment string) bool
 }
 
 // NewMetadataServer returns an empty server. clusterID is the value of MC_METADATA_CLUSTER_ID that the clients of this
 // cluster are started with, or "".
 func NewMetadataServer(clusterID string) *MetadataServer {
-	m := &MetadataServer{prefixes: []string{"mooncake/"}, entries: map[string][]byte{}}
+	m := &MetadataServer{
+		prefixes: []string{"mooncake/"}, entries: map[string][]byte{},
+		abandoned: map[string]string{}, inUse: func(string) bool { return true },
+	}
 	if id := strings.Trim(clusterID, "/"); id != "" {
 		m.prefixes = append(m.prefixes, "mooncake/"+id+"/")
 	}
@@ -93,7 +103,7 @@ func (m *MetadataServer) servePut(w http.ResponseWriter, r *http.Request, key st
 		reply(w, http.StatusBadRequest, "", "metadata value was cut off")
 		return
 	}
-	status, text := m.put(key, value)
+	status, text := m.put(key, value, m.mayTakeOver(key))
 	reply(w, status, "", text)
 }
 
@@ -107,9 +117,28 @@ func (m *MetadataServer) serveDelete(w http.ResponseWriter, _ *http.Request, key
 
 const textMetadataNotFound = "metadata not found"
 
+// mayTakeOver tells whether the owner of a location fell silent and was not heard since.
+func (m *MetadataServer) mayTakeOver(key string) bool {
+	m.mu.RLock()
+	name, abandoned := m.abandoned[key]
+	m.mu.RUnlock()
+	return abandoned && !m.inUse(name)
+}
+
+// Abandon lets others take the name of a segment over whose owner fell silent. The entries stay: it may come back.
+func (m *MetadataServer) Abandon(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, prefix := range m.prefixes {
+		if key := prefix + "rpc_meta/" + name; m.entries[key] != nil {
+			m.abandoned[key] = name
+		}
+	}
+}
+
 // put stores an entry. Keys of rpc_meta are where a client announces its name: a second client of the same name must
-// notice, so they are not overwritten.
-func (m *MetadataServer) put(key string, value []byte) (status int, text string) {
+// notice, so they are not overwritten, unless takeOver says that the first is away.
+func (m *MetadataServer) put(key string, value []byte, takeOver bool) (status int, text string) {
 	if len(key) > limits.MetadataServerKeyBytes {
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("metadata key of %d bytes is longer than %d", len(key), limits.MetadataServerKeyBytes)
 	}
@@ -118,9 +147,12 @@ func (m *MetadataServer) put(key string, value []byte) (status int, text string)
 	old, exists := m.entries[key]
 	if exists && strings.Contains(key, "rpc_meta") {
 		if bytes.Equal(old, value) {
+			delete(m.abandoned, key)
 			return http.StatusOK, "metadata unchanged"
 		}
-		return http.StatusBadRequest, "Duplicate rpc_meta key not allowed"
+		if !takeOver {
+			return http.StatusBadRequest, "Duplicate rpc_meta key not allowed"
+		}
 	}
 	size := m.bytes + len(value) - len(old)
 	if !exists {
@@ -133,6 +165,7 @@ func (m *MetadataServer) put(key string, value []byte) (status int, text string)
 		return http.StatusInsufficientStorage, fmt.Sprintf("metadata would exceed %d bytes", limits.MetadataServerBytes)
 	}
 	m.entries[key] = value
+	delete(m.abandoned, key)
 	m.bytes = size
 	return http.StatusOK, "metadata updated"
 }
@@ -144,8 +177,21 @@ func (m *MetadataServer) remove(key string) bool {
 	if ok {
 		m.bytes -= len(key) + len(value)
 		delete(m.entries, key)
+		delete(m.abandoned, key)
 	}
 	return ok
+}
+
+// Abandoned tells whether the name was abandoned and nobody has announced himself under it since.
+func (m *MetadataServer) Abandoned(name string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, prefix := range m.prefixes {
+		if _, abandoned := m.abandoned[prefix+"rpc_meta/"+name]; abandoned {
+			return true
+		}
+	}
+	return false
 }
 
 // RemoveSegment removes the entries of a segment whose owner is gone, under the cluster's prefix and the plain one, and
@@ -164,6 +210,18 @@ func (m *MetadataServer) RemoveSegment(name string) int {
 		}
 	}
 	return removed
+}
+
+// Handshake tells where the process that published a segment listens for handshakes.
+func (m *MetadataServer) Handshake(name string) (address string, known bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, prefix := range m.prefixes {
+		if at, err := descriptor.ParseLocation(m.entries[prefix+"rpc_meta/"+name]); err == nil {
+			return hostport.Join(at.Host, int(at.RPCPort)), true
+		}
+	}
+	return "", false
 }
 
 // Len is the number of entries.

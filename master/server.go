@@ -40,6 +40,8 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	s := &Server{cfg: cfg, log: log, service: service}
 	if cfg.MetadataServer {
 		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
+		s.metadata.inUse = service.nameInUse
+		service.suspicion.locate = s.metadata.Handshake
 	}
 	if s.listen, err = cfg.listen(); err != nil {
 		return nil, err
@@ -70,6 +72,8 @@ func (s *Server) Run(ctx context.Context) error {
 		s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
 	}
 	group.Go(func() error { return s.sweep(ctx) })
+	group.Go(func() error { return s.attend(ctx) })
+	group.Go(func() error { return s.service.suspicion.run(ctx) })
 	return group.Wait()
 }
 
@@ -107,27 +111,50 @@ func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Li
 	})
 }
 
-// sweep lets time pass in the catalog and the family registry.
+// sweep lets time pass in the catalog. It may take long, so nothing else waits for it.
 func (s *Server) sweep(ctx context.Context) error {
-	tick := time.NewTicker(limits.SweepMs * time.Millisecond)
+	return every(ctx, limits.SweepMs*time.Millisecond, func() {
+		swept := s.service.cat.Sweep(s.service.clock.Now())
+		s.service.tell(&swept)
+		if s.metadata != nil {
+			s.forgetNames(&swept)
+		}
+	})
+}
+
+// forgetNames keeps the metadata server in step: the names of silent clients may be taken over, and those of clients that
+// are gone go with them.
+func (s *Server) forgetNames(swept *catalog.Swept) {
+	for _, id := range swept.SuspectedClients {
+		for _, seg := range s.service.cat.SegmentsOf(id) {
+			s.metadata.Abandon(seg.Name)
+		}
+	}
+	for _, seg := range swept.LostSegments {
+		if s.metadata.Abandoned(seg.Name) && !s.service.nameInUse(seg.Name) {
+			s.metadata.RemoveSegment(seg.Name)
+		}
+	}
+}
+
+// attend lets time pass for the connections: held replies end, and clients whose connections are gone are given up.
+func (s *Server) attend(ctx context.Context) error {
+	return every(ctx, limits.SweepMs*time.Millisecond, func() {
+		s.service.families.sweep(time.Now())
+		s.service.endWriters()
+	})
+}
+
+func every(ctx context.Context, step time.Duration, do func()) error {
+	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			do()
 		}
-		swept := s.service.cat.Sweep(s.service.clock.Now())
-		for _, id := range swept.ExpiredClients {
-			s.log.Warn("client expired", zap.String("action", "client_expired"), zap.String("client", wireID(id).String()))
-		}
-		for _, seg := range swept.LostSegments {
-			s.log.Warn("segment lost with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))
-			if s.metadata != nil && len(s.service.cat.SegmentsNamed(seg.Name)) == 0 {
-				s.metadata.RemoveSegment(seg.Name) // the keys live as long as a segment of that name does
-			}
-		}
-		s.service.families.sweep(time.Now())
 	}
 }
 
@@ -135,14 +162,18 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	s := &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(), quit: make(chan struct{}),
-		families: newFamilyRegistry(cfg.family(), cfg.ClientTTL),
+		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
 		cat: catalog.New(catalog.Config{
 			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),
-			ClientTTLMs: ms(cfg.ClientTTL), PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
+			ClientActiveTTLMs: ms(cfg.ClientActiveTTL), ClientSuspicionTTLMs: ms(cfg.ClientSuspicionTTL), ClientLostTTLMs: ms(cfg.ClientLostTTL),
+			SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
+			PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
 			EvictionRatio: cfg.EvictionRatio, HighWatermark: cfg.HighWatermark, AllowEvictSoftPinned: cfg.AllowEvictSoftPinned,
 			Seed: uint64(time.Now().UnixNano()),
 		}),
 	}
+	s.suspicion = newSuspicion(s.cat, s.clock, log)
+	s.suspicion.pinged = s.families.lastPing
 	s.registerPuts()
 	s.registerReads()
 	s.registerRemoves()

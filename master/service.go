@@ -2,8 +2,10 @@ package master
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,14 +19,18 @@ import (
 // Service answers the calls of published clients. It holds no truth of its own: what a call means is decided by the
 // catalog, in which layout it is spoken by the family registry.
 type Service struct {
-	cfg      Config
-	log      *zap.Logger
-	clock    *Clock
-	cat      *catalog.Catalog
-	families *familyRegistry
-	calls    *metrics.Calls
-	table    [wire.NumCalls]boundCall
-	quit     chan struct{} // closed when the master stops: long searches end then
+	cfg       Config
+	log       *zap.Logger
+	clock     *Clock
+	cat       *catalog.Catalog
+	families  *familyRegistry
+	suspicion *suspicion
+	calls     *metrics.Calls
+	table     [wire.NumCalls]boundCall
+
+	suspected, lost atomic.Uint64 // clients that entered these stages
+
+	quit chan struct{} // closed when the master stops: long searches end then
 }
 
 // boundCall is one call with its handler bound to the service.
@@ -41,11 +47,30 @@ func (p *port) Opened(c *rpc.Conn) {
 	c.Tag = p.families.opened(peerAddr(c.RemoteAddr()), p.fixed)
 }
 
-// Closed forgets the connection.
+// Closed forgets the connection. Clients that it leaves without any are looked after.
 func (p *port) Closed(c *rpc.Conn) {
-	if pc, ok := c.Tag.(*peerConn); ok {
-		p.families.closed(pc, time.Now())
+	pc, ok := c.Tag.(*peerConn)
+	if !ok {
+		return
 	}
+	p.families.closed(pc, time.Now())
+	now := p.clock.Now()
+	for _, id := range p.families.writers.left(pc.clients(), catalog.Time(pc.lastCall.Load()), now, leftByPeer(c.Cause())) {
+		p.suspicion.doubt(clientID(id), now)
+	}
+}
+
+// leftByPeer tells whether the peer, or the net between, ended a connection. What this side ended says nothing of the
+// peer.
+func leftByPeer(cause error) bool {
+	for _, own := range []error{
+		rpc.ErrProtocol, rpc.ErrFrameTooLarge, rpc.ErrHalfFrame, rpc.ErrIdle, rpc.ErrSlowReader, rpc.ErrClosed,
+	} {
+		if errors.Is(cause, own) {
+			return false
+		}
+	}
+	return true
 }
 
 func peerAddr(a netip.AddrPort) netip.Addr { return a.Addr().Unmap() }
@@ -62,6 +87,7 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 	}
 	pc := c.Tag.(*peerConn)
 	p.families.arrived(pc, id)
+	pc.lastCall.Store(int64(p.clock.Now()))
 	if proof := provedBy(set); proof != familyUnknown {
 		p.families.learn(pc, proof)
 	}

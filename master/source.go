@@ -10,7 +10,18 @@ func (s *Service) Stats() metrics.Stats {
 		Segments: c.Segments, ActiveClients: c.ActiveClients,
 		CapacityBytes: c.CapacityBytes, AllocatedBytes: c.AllocatedBytes, QuarantinedBytes: c.QuarantinedBytes, CatalogBytes: c.ArenaBytes,
 		EvictionAttempts: c.EvictionAttempts, EvictionSuccesses: c.EvictionSuccesses, EvictedKeys: c.EvictedKeys, EvictedBytes: c.EvictedBytes,
-		DiscardedPuts: c.DiscardedPuts, ReleasedPuts: c.ReleasedPuts,
+		DiscardedPuts: c.DiscardedPuts, ReleasedPuts: c.ReleasedPuts, AbortedPuts: c.AbortedPuts,
 		PutStartAllocFailures: c.PutStartAllocFailures, PutStartPartialAllocs: c.PutStartPartialAllocs, ExpiredClients: c.ExpiredClients,
+		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
+		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(),
+		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
+		Refusals: []metrics.Refusal{
+			{Reason: "leased", Puts: c.Refusals.Leased},
+			{Reason: "pinned", Puts: c.Refusals.Pinned},
+			{Reason: "in_flight", Puts: c.Refusals.InFlight},
+			{Reason: "quota", Puts: c.Refusals.Quota},
+			{Reason: "own_bundle", Puts: c.Refusals.OwnBundle},
+			{Reason: "no_segment", Puts: c.Refusals.NoSegment},
+		},
 	}
 }

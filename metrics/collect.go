@@ -44,6 +44,7 @@ type collector struct {
 
 	segmentAllocated, segmentCapacity, valueSize   *prometheus.Desc
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
+	putRefusals                                    *prometheus.Desc
 }
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
@@ -59,6 +60,7 @@ func newCollector(source Source, calls *Calls, build Build) *collector {
 	c.valueSize = prometheus.NewDesc(valueSize, valueSizeHelp, nil, nil)
 	c.otherRequests = prometheus.NewDesc(otherRequests, otherRequestsHelp, []string{"call"}, nil)
 	c.otherFailures = prometheus.NewDesc(otherFailures, otherFailuresHelp, []string{"call"}, nil)
+	c.putRefusals = prometheus.NewDesc(refusals, refusalsHelp, []string{"reason"}, nil)
 	c.buildInformation = prometheus.NewDesc(buildInfo, buildInfoHelp, []string{"display_version", "version"}, nil)
 	return c
 }
@@ -72,7 +74,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{
-		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.buildInformation,
+		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.putRefusals, c.buildInformation,
 	} {
 		out <- d
 	}
@@ -99,6 +101,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, o := range c.calls.otherCalls() {
 		out <- constant(c.otherRequests, counter, o.Requests, o.name)
 		out <- constant(c.otherFailures, counter, o.Failures, o.name)
+	}
+	for _, r := range s.Refusals {
+		out <- constant(c.putRefusals, counter, r.Puts, r.Reason)
 	}
 	out <- constant(c.buildInformation, gauge, 1, c.build.Display, c.build.Version)
 }

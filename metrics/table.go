@@ -28,9 +28,27 @@ type Stats struct {
 	EvictedBytes          uint64
 	DiscardedPuts         uint64
 	ReleasedPuts          uint64
+	AbortedPuts           uint64
 	PutStartAllocFailures uint64
 	PutStartPartialAllocs uint64
 	ExpiredClients        uint64
+
+	// Clients with segments, by what is thought of them. Those that are suspect count as active as well.
+	ClientsActive, ClientsSuspect, ClientsSuspected, ClientsLost uint64
+	// How often clients became suspected and lost.
+	SuspectedClients, LostClients uint64
+
+	LostKeys      uint64 // objects whose every copy lies on a lost client's segments
+	LostBytes     uint64 // of the copies on lost clients' segments
+	HandOutReuses uint64 // ranges written again although a reader had been told of them within its lease
+
+	Refusals []Refusal // puts refused for want of room
+}
+
+// Refusal counts puts that were refused because of one kind of object that held the room.
+type Refusal struct {
+	Reason string // label value: leased, pinned, in_flight, quota, own_bundle or no_segment
+	Puts   uint64
 }
 
 // Segment is one mounted segment as the labelled series show it.
@@ -115,7 +133,22 @@ var totals = []row{
 	{"mooncake_master_segments", gauge, "Mounted segments.", func(s *snapshot) uint64 { return s.Stats.Segments }},
 	{"mooncake_master_open_keys", gauge, "Objects whose first write has not ended.", func(s *snapshot) uint64 { return s.OpenKeys }},
 	{"mooncake_master_catalog_bytes", gauge, "Memory of the catalog's records, which Go's heap figures do not show.", func(s *snapshot) uint64 { return s.CatalogBytes }},
-	{"mooncake_master_expired_clients_total", counter, "Clients whose segments went because they fell silent.", func(s *snapshot) uint64 { return s.ExpiredClients }},
+	{"master_client_liveness_active_clients", gauge, "Clients with segments that keep pinging, or are silent for less than the active TTL.", func(s *snapshot) uint64 { return s.ClientsActive }},
+	{"master_client_liveness_suspected_clients", gauge, "Clients silent for longer than the active TTL, whose objects are hidden.", func(s *snapshot) uint64 { return s.ClientsSuspected }},
+	{"master_client_liveness_offline_clients", gauge, "Clients silent for longer than the suspicion TTL as well, whose objects are kept for their return.", func(s *snapshot) uint64 { return s.ClientsLost }},
+	{"master_client_liveness_suspected_transitions_total", counter, "Clients that fell silent for longer than the active TTL.", func(s *snapshot) uint64 { return s.SuspectedClients }},
+	{"master_client_liveness_offline_transitions_total", counter, "Clients that were lost.", func(s *snapshot) uint64 { return s.LostClients }},
+
+	{"mooncake_go_clients_active", gauge, "Clients with segments that keep pinging and are not suspect.", func(s *snapshot) uint64 { return s.ClientsActive - min(s.ClientsActive, s.ClientsSuspect) }},
+	{"mooncake_go_clients_suspect", gauge, "Clients that missed pings or do not answer: nothing new goes to their segments.", func(s *snapshot) uint64 { return s.ClientsSuspect }},
+	{"mooncake_go_clients_suspected", gauge, "Clients whose objects are hidden until they are heard again.", func(s *snapshot) uint64 { return s.ClientsSuspected }},
+	{"mooncake_go_clients_lost", gauge, "Clients whose segments count no more and whose objects are kept for their return.", func(s *snapshot) uint64 { return s.ClientsLost }},
+	{"mooncake_go_lost_keys", gauge, "Objects of which nothing but copies on lost clients' segments is left.", func(s *snapshot) uint64 { return s.LostKeys }},
+	{"mooncake_go_lost_bytes", gauge, "Bytes of the copies on lost clients' segments.", func(s *snapshot) uint64 { return s.LostBytes }},
+	{"mooncake_go_quarantined_bytes", gauge, "Bytes that belong to no object and are not given out yet: a dead writer may still write them, or a reader read them.", func(s *snapshot) uint64 { return s.QuarantinedBytes }},
+	{"mooncake_go_aborted_puts_total", counter, "Unfinished writes that ended because their writer was known to be gone or a client removed them by force.", func(s *snapshot) uint64 { return s.AbortedPuts }},
+	{"mooncake_go_hand_out_reuses_total", counter, "Ranges given to a put for want of other room although a reader had been told of them within its lease.", func(s *snapshot) uint64 { return s.HandOutReuses }},
+	{"mooncake_master_expired_clients_total", counter, "Clients that stayed silent until what their segments held was forgotten.", func(s *snapshot) uint64 { return s.ExpiredClients }},
 	{"mooncake_master_goroutines", gauge, "Goroutines of the process.", func(s *snapshot) uint64 { return s.goroutines }},
 }
 
@@ -155,11 +188,13 @@ const (
 	valueSize         = "master_value_size_bytes"
 	otherRequests     = "mooncake_master_other_calls_total"
 	otherFailures     = "mooncake_master_other_call_failures_total"
+	refusals          = "mooncake_go_put_refusals_total"
 	buildInfo         = "mooncake_build_info"
 	segmentAllocHelp  = "Bytes of the replicas on segments of this name."
 	segmentCapHelp    = "Bytes of the mounted segments of this name."
 	valueSizeHelp     = "Sizes of the values whose put was started."
 	otherRequestsHelp = "Calls that have no series of their own."
 	otherFailuresHelp = "Calls without series of their own that failed."
+	refusalsHelp      = "Puts refused for want of room, by what held it: leases, pins, unfinished writes, a quota, the put's own bundle, or no segment that is large enough and answers."
 	buildInfoHelp     = "Always 1; the labels tell the release."
 )

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,6 +20,7 @@ const (
 // options are the flags that are no settings of the daemon itself.
 type options struct {
 	checkConfig bool
+	clientTTL   time.Duration // the older name of ClientActiveTTL
 }
 
 // ttl is a duration flag in the spelling of the lease flags: a number with ms, s, m or h; a bare one is milliseconds.
@@ -63,6 +65,28 @@ func (s seconds) Set(text string) error {
 
 func (s seconds) Type() string { return "int64" }
 
+// Flags whose meaning depends on each other.
+const (
+	flagClientTTL    = "client_ttl"
+	flagActiveTTL    = "client_active_ttl_sec"
+	flagSuspicionTTL = "client_suspicion_ttl_sec"
+)
+
+// settle works out what the flags mean together. The warning is empty when there is nothing to say.
+func settle(fs *pflag.FlagSet, c *master.Config, o *options) (warning string) {
+	older, newer := fs.Changed(flagClientTTL), fs.Changed(flagActiveTTL)
+	if older && !newer {
+		c.ClientActiveTTL = o.clientTTL
+	}
+	if (older || newer) && !fs.Changed(flagSuspicionTTL) {
+		c.ClientSuspicionTTL = c.ClientActiveTTL
+	}
+	if older && newer {
+		return fmt.Sprintf("--%s=%s is ignored: --%s=%s is given as well", flagClientTTL, seconds{&o.clientTTL}, flagActiveTTL, seconds{&c.ClientActiveTTL})
+	}
+	return ""
+}
+
 func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.RPCAddress, "rpc_address", c.RPCAddress, "address the RPC port listens on")
 	fs.IntVar(&c.RPCPort, "rpc_port", c.RPCPort, "port for clients; 0 takes a free one")
@@ -82,7 +106,11 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.BoolVar(&c.AllowEvictSoftPinned, "allow_evict_soft_pinned_objects", c.AllowEvictSoftPinned, "evict soft pinned objects when nothing else can go")
 	fs.Float64Var(&c.EvictionRatio, "eviction_ratio", c.EvictionRatio, "share of the pool freed once the watermark is passed")
 	fs.Float64Var(&c.HighWatermark, "eviction_high_watermark_ratio", c.HighWatermark, "used share of the pool that starts eviction")
-	fs.Var(seconds{&c.ClientTTL}, "client_ttl", "seconds of silence after which a client's segments are gone")
+	o.clientTTL = c.ClientActiveTTL
+	fs.Var(seconds{&c.ClientActiveTTL}, flagActiveTTL, "seconds of silence after which a client's objects are hidden until it is heard again")
+	fs.Var(seconds{&o.clientTTL}, flagClientTTL, "older name of --"+flagActiveTTL+", which wins when both are given")
+	fs.Var(seconds{&c.ClientSuspicionTTL}, flagSuspicionTTL, "further seconds after which they count as lost; not given: that of --"+flagActiveTTL+" if that is given, else 20")
+	fs.Var(seconds{&c.ClientLostTTL}, "client_lost_ttl_sec", "further seconds in which a client that returns with its segments gets their objects back")
 	fs.Var(seconds{&c.PutDiscard}, "put_start_discard_timeout_sec", "age in seconds at which an unfinished put can be taken over")
 	fs.Var(seconds{&c.PutRelease}, "put_start_release_timeout_sec", "age in seconds at which the bytes of an unfinished put are free again")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")

@@ -43,7 +43,8 @@ func run(name string, args []string, stdout, stderr io.Writer) (code int) {
 		if code, ended = gflag.Handle(cmd.Flags(), args, program, stdout, stderr); ended {
 			return
 		}
-		code = serve(&cfg, &opts, stdout, stderr)
+		warning := settle(cmd.Flags(), &cfg, &opts)
+		code = serve(&cfg, &opts, warning, stdout, stderr)
 	}
 	cmd.SetArgs(args)
 	if err := cmd.Execute(); err != nil {
@@ -55,17 +56,23 @@ func run(name string, args []string, stdout, stderr io.Writer) (code int) {
 
 const usage = "master of a Mooncake store for clients of releases 0.3.12.post1, 0.3.13.post1 and 0.3.14"
 
-func serve(cfg *master.Config, opts *options, stdout, stderr io.Writer) int {
+func serve(cfg *master.Config, opts *options, warning string, stdout, stderr io.Writer) int {
 	if err := cfg.Validate(); err != nil {
 		fmt.Fprintf(stderr, "ERROR: %v\n", err)
 		return 1
 	}
 	if opts.checkConfig {
+		if warning != "" {
+			fmt.Fprintf(stderr, "WARNING: %s\n", warning)
+		}
 		fmt.Fprintln(stdout, cfg)
 		return 0
 	}
 	log := logger(stderr)
 	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	if warning != "" {
+		log.Warn(warning)
+	}
 	srv, err := master.Listen(*cfg, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "ERROR: %v\n", err)

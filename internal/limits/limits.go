@@ -285,6 +285,20 @@ const AgeBucketMs = 128
 // stood still and heard no ping, so every client is given that time back.
 const SweepGapMs = 2000
 
+// CatalogLostObjectsMax bounds the copies kept of lost clients, in case they return: some 700 MB of records. Beyond it the
+// client lost longest ago is forgotten. CatalogLostSegmentsMax does the same for their segments.
+const (
+	CatalogLostObjectsMax  = 4 << 20
+	CatalogLostSegmentsMax = 4096
+)
+
+// AsideMs is for how long the background eviction passes by an object of which no copy is in sight, so that hundreds of
+// thousands of them are not looked at in every round.
+const AsideMs = 2000
+
+// RefusalSample is how many replicas are looked at to tell why a put found no room.
+const RefusalSample = 1024
+
 // wire/rpc
 
 const (
@@ -466,4 +480,35 @@ const (
 	AdminBatchKeys = 10_000
 	// SummaryWindowMs is the least time over which the rates of the summary are taken.
 	SummaryWindowMs = 10_000
+)
+
+// master: who is gone, and who does not answer.
+const (
+	// WriterHangUpMs is how soon after a client's last call the end of its last connection means that its process ended:
+	// the pool of a published client drops idle connections by itself, after about a minute.
+	WriterHangUpMs = 20_000
+	// WriterReturnMs is how long such a client may take to come back on another connection.
+	WriterReturnMs = 5_000
+	// WritersWaiting bounds the clients in that wait; of one more nothing is known. A cluster has fewer clients.
+	WritersWaiting = 1 << 16
+	// SuspectMissedPingsMs is the silence after which a client is suspect early: three of the pings that published clients
+	// send every second. WriterQuarantineMs is how long the bytes of a writer that is known to be gone are left alone: what
+	// it had on the wire has arrived or broken off by then.
+	SuspectMissedPingsMs = 3_000
+	WriterQuarantineMs   = 5_000
+	// ProbeMs bounds the question whether a segment's process is there, from the sign that made it necessary.
+	ProbeMs = 1_000
+	// ProbeGreetMs bounds the first question, at a mount: a client may be busy with its start.
+	ProbeGreetMs = 5_000
+	// ProbesAtOnce bounds the questions under way: a rack that lost its power answers none of them for ProbeMs.
+	ProbesAtOnce = 32
+	// ProbesWaiting bounds the questions to be asked. A sign beyond it is dropped; missed pings tell the same 2 s later.
+	ProbesWaiting = 4096
+	// ProbeAgainMs is the shortest time between two questions after the same client: whatever others report of it, its
+	// handshake port hears of it once a second.
+	ProbeAgainMs = 1_000
+	// RevokeBurst is how many writes to one client's segments must be given up within RevokeWindowMs to be a sign.
+	RevokeBurst = 3
+	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
+	RevokeWindowMs = 5_000
 )

@@ -310,10 +310,30 @@ def race_put(r):
     return {"rcs": sorted(rcs), "whole": st.get(r["key"]) in values}
 
 
-def transfer(r):
+class BeforeWrite:
+    """Passes everything on to the store, and does something once before the n-th write."""
+
+    def __init__(self, st, after, what):
+        self.st, self.after, self.what = st, after, what
+
+    def __getattr__(self, name):
+        method = getattr(self.st, name)
+        if name not in ("put", "put_from", "batch_put_from"):
+            return method
+
+        def counted(*a, **k):
+            if self.after == 0:
+                self.what()
+            self.after -= 1
+            return method(*a, **k)
+
+        return counted
+
+
+def transfer(r, st=None):
     from mooncake.structured_object_store import MooncakeBundleTransfer
 
-    return MooncakeBundleTransfer(STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
+    return MooncakeBundleTransfer(st or STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
 
 
 @op
@@ -326,8 +346,11 @@ def bundle_put(r):
         more["chunk_bytes"] = r["chunk"]
     if r.get("config"):
         more["config"] = config(r["config"])
+    st = STORES[r["store"]]
+    if r.get("pause_sec"):
+        st = BeforeWrite(st, r["pause_after"], lambda: time.sleep(r["pause_sec"]))
     start = time.perf_counter()
-    ref = transfer(r).put(data, type="dict", namespace="miles", field_schemas=rollout.schemas(), **more)
+    ref = transfer(r, st).put(data, type="dict", namespace="miles", field_schemas=rollout.schemas(), **more)
     ms = (time.perf_counter() - start) * 1e3
     return {"handle": export_ref(ref), "bytes": rollout.ragged_bytes(data), "ms": ms}
 
@@ -365,31 +388,11 @@ def bundle_clean(r):
     return True
 
 
-class DiesBeforeWrite:
-    """Passes everything on to the store, and kills the process before the n-th write."""
-
-    def __init__(self, st, after):
-        self.st, self.after = st, after
-
-    def __getattr__(self, name):
-        method = getattr(self.st, name)
-        if name not in ("put", "put_from", "batch_put_from"):
-            return method
-
-        def counted(*a, **k):
-            if self.after == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.after -= 1
-            return method(*a, **k)
-
-        return counted
-
-
 @op
 def bundle_die(r):
     """Writes the first part of a bundle and is gone."""
     st = STORES[r["store"]]
-    STORES[r["store"]] = DiesBeforeWrite(st, r["after"])
+    STORES[r["store"]] = BeforeWrite(st, r["after"], lambda: os.kill(os.getpid(), signal.SIGKILL))
     bundle_put(r)
     return "survived"
 

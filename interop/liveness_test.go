@@ -1,0 +1,150 @@
+package interop
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// otherReleases is 13 in every run, and all of them when soaking: for tests in which the releases do not differ.
+func otherReleases() []Release {
+	if *soak {
+		return Releases
+	}
+	return []Release{R13}
+}
+
+// goodReads reads all items from all stores' point of view and counts those that brought the right bytes.
+func goodReads(t *testing.T, s *Store, items []Item) (good int) {
+	t.Helper()
+	for _, i := range items {
+		got, err := s.Get(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Same {
+			good++
+		}
+	}
+	return good
+}
+
+// TestKilledOwner kills one of two owners of memory while every object has a copy on each: within a second every read of
+// a third process works, long before the client's time is up, and new objects go to the other one.
+func TestKilledOwner(t *testing.T) {
+	for _, release := range otherReleases() {
+		t.Run(release.String(), func(t *testing.T) {
+			r := newRig(t)
+			m := startMaster(t, r, MasterOptions{})
+			doomed := startStore(t, r, release, StoreOptions{Master: m.RPC, SegmentBytes: 64 * mib})
+			startStore(t, r, release, StoreOptions{Master: m.RPC, SegmentBytes: 64 * mib})
+			reader := startStore(t, r, release, StoreOptions{Master: m.RPC})
+			segments(t, m, 2)
+			items := itemsOf("twice/", 100, func(i int) int64 { return int64(1000 + i*100) })
+			codes, _, err := reader.PutFrom(items, Config{"replica_num": 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, code := range codes {
+				if code != codeOK {
+					t.Fatalf("put %d: code %d", n, code)
+				}
+			}
+			time.Sleep(1500 * time.Millisecond) // both have pinged and were asked once
+			doomed.Client.Kill()
+			killed := time.Now()
+			// Well below the 3 s after which missed pings would show it.
+			eventually(t, 2500*time.Millisecond, "the master knows one suspect", func() bool {
+				return metric(t, m, "mooncake_go_clients_suspect") == 1
+			})
+			t.Logf("suspect %v after the kill", time.Since(killed).Round(time.Millisecond))
+			if good := goodReads(t, reader, items); good != len(items) {
+				t.Fatalf("%d of %d reads after the kill", good, len(items))
+			}
+			wantMetric(t, m, "mooncake_master_segments", 2)
+			for n := range 20 {
+				put(t, reader, Item{Key: key("after/%d", n), Size: 1000, Seed: 1}, nil)
+			}
+		})
+	}
+}
+
+// TestStalledOwner stops a client with memory until it is suspected, and again until it is lost: its objects are out of
+// sight meanwhile and readable again within 2 s after it goes on.
+func TestStalledOwner(t *testing.T) {
+	for _, release := range otherReleases() {
+		t.Run(release.String(), func(t *testing.T) {
+			r := newRig(t)
+			m := startMaster(t, r, MasterOptions{ClientTTLSec: 2}) // suspected after 2 s, lost after 4 s
+			owner := startStore(t, r, release, StoreOptions{Master: m.RPC, SegmentBytes: 64 * mib})
+			reader := startStore(t, r, release, StoreOptions{Master: m.RPC})
+			items := itemsOf("kept/", 40, func(i int) int64 { return int64(1 + i*5000) })
+			for _, i := range items {
+				put(t, reader, i, nil)
+			}
+			before := segments(t, m, 1)[0]
+			for _, stage := range []string{"suspected", "lost"} {
+				stall(t, owner.Client)
+				eventually(t, 20*time.Second, stage, func() bool { return metric(t, m, "mooncake_go_clients_"+stage) == 1 })
+				callWant(t, reader, 0, "is_exist", items[0].Key)
+				absent(t, reader, items[0].Key)
+				resume(t, owner.Client)
+				eventually(t, 5*time.Second, "the first object is back", func() bool { return goodReads(t, reader, items[:1]) == 1 })
+				if good := goodReads(t, reader, items); good != len(items) {
+					t.Fatalf("%d of %d objects are back after %s", good, len(items), stage)
+				}
+				if after := segments(t, m, 1)[0]; after != before {
+					t.Fatalf("the segment is %+v, it was %+v", after, before)
+				}
+			}
+			wantMetric(t, m, "mooncake_master_expired_clients_total", 0)
+			put(t, reader, Item{Key: "afterwards", Size: mib, Seed: 1}, nil)
+			get(t, reader, Item{Key: "afterwards", Size: mib, Seed: 1})
+		})
+	}
+}
+
+// TestStalledMaster stops the master for longer than the clients' time: nobody pays for it.
+func TestStalledMaster(t *testing.T) {
+	r := newRig(t)
+	m := startMaster(t, r, MasterOptions{ClientTTLSec: 2})
+	startStore(t, r, R13, StoreOptions{Master: m.RPC, SegmentBytes: 32 * mib})
+	startStore(t, r, R14, StoreOptions{Master: m.RPC, SegmentBytes: 32 * mib})
+	reader := startStore(t, r, R13, StoreOptions{Master: m.RPC})
+	segments(t, m, 2)
+	items := itemsOf("kept/", 20, func(i int) int64 { return int64(1 + i*5000) })
+	for _, i := range items {
+		put(t, reader, i, nil)
+	}
+	if err := m.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(7 * time.Second)
+	if err := m.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for _, stage := range []string{"suspected", "lost"} {
+			wantMetric(t, m, "mooncake_go_clients_"+stage, 0)
+		}
+	}
+	if good := goodReads(t, reader, items); good != len(items) {
+		t.Fatalf("%d of %d objects", good, len(items))
+	}
+	wantMetric(t, m, "mooncake_master_expired_clients_total", 0)
+	wantMetric(t, m, "master_client_liveness_suspected_transitions_total", 0)
+}
+
+func stall(t *testing.T, c *Client) {
+	t.Helper()
+	if err := c.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func resume(t *testing.T, c *Client) {
+	t.Helper()
+	if err := c.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,65 @@
+package master
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/catalog"
+)
+
+// endWriters gives up the unfinished writes of clients that are known to be gone.
+func (s *Service) endWriters() {
+	now := s.clock.Now()
+	for _, id := range s.families.writers.gone(now) {
+		if aborted := s.cat.WriterGone(now, clientID(id)); aborted > 0 {
+			s.log.Warn("writer is gone: its unfinished objects are dropped", zap.String("action", "writer_gone"),
+				zap.String("client", id.String()), zap.Int("objects", aborted))
+		}
+	}
+}
+
+// tell reports what a sweep found out.
+func (s *Service) tell(swept *catalog.Swept) {
+	for _, stage := range []struct {
+		clients      []catalog.UUID
+		action, text string
+	}{
+		{swept.SuspectClients, "client_suspect", "client misses pings: nothing new goes to its segments"},
+		{swept.SuspectedClients, "client_suspected", "client is silent: its objects are hidden until it is heard again"},
+		{swept.LostClients, "client_lost", "client is lost: its segments count no more, its objects are kept for its return"},
+		{swept.GoneClients, "client_gone", "client is gone: what its segments held is forgotten"},
+	} {
+		for _, id := range stage.clients {
+			s.log.Warn(stage.text, zap.String("action", stage.action), zap.String("client", id.String()))
+		}
+	}
+	s.suspected.Add(uint64(len(swept.SuspectedClients)))
+	s.lost.Add(uint64(len(swept.LostClients)))
+	for _, id := range swept.GoneClients {
+		s.suspicion.forget(id)
+	}
+	for _, seg := range swept.LostSegments {
+		s.log.Warn("segment gone with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))
+	}
+}
+
+// nameInUse tells whether a client that is not silent has mounted a segment of this name.
+func (s *Service) nameInUse(name string) bool {
+	for _, seg := range s.cat.SegmentsNamed(name) {
+		if seg.Stage < catalog.StageSuspected {
+			return true
+		}
+	}
+	return false
+}
+
+// lastPing is when the client was last heard as an owner of segments.
+func (r *familyRegistry) lastPing(client catalog.UUID) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cl := r.clients[wireID(client)]; cl != nil {
+		return cl.pinged
+	}
+	return time.Time{}
+}
