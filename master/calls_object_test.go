@@ -45,7 +45,7 @@ func TestObjectFromPutToRemove(t *testing.T) {
 
 		expect(t, "exist while written", p.exists("k"), false)
 		expect(t, "get while written", p.get("k").Err, wire.ErrReplicaIsNotReady)
-		expect(t, "remove while written", p.remove("k", true), wire.ErrReplicaIsNotReady)
+		expect(t, "remove while written", p.remove("k", false), wire.ErrReplicaIsNotReady)
 		expect(t, "put over an unfinished put", p.putStart("k", 1000).Err, wire.ErrObjectAlreadyExists)
 		expect(t, "end by another client", other.putEnd("k"), wire.ErrIllegalClient)
 		expect(t, "revoke by another client", other.revoke("k"), wire.ErrIllegalClient)
@@ -227,8 +227,12 @@ func TestUpsert(t *testing.T) {
 		expect(t, "end", end(), 0)
 		same := start(1000, nil)
 		expect(t, "same size", same.Err, 0)
-		expect(t, "address of the same size", address(same.Value), address(made.Value))
-		expect(t, "get meanwhile", p.get("k").Err, wire.ErrReplicaIsNotReady)
+		old := p.get("k")
+		expect(t, "get meanwhile", old.Err, 0)
+		expect(t, "address read meanwhile", address(old.Value.Replicas), address(made.Value))
+		if address(same.Value) == address(made.Value) {
+			t.Error("the new bytes go over the old ones, though there is room")
+		}
 		expect(t, "end of the same size", end(), 0)
 		expect(t, "other size", start(2000, nil).Err, 0)
 		expect(t, "end of the other size", end(), 0)
@@ -237,6 +241,22 @@ func TestUpsert(t *testing.T) {
 		expect(t, "other group", start(2000, groups("g")).Err, wire.ErrInvalidParams)
 		expect(t, "once more", start(2000, nil).Err, 0)
 		expect(t, "revoke", invoke(p, &wire.UpsertRevoke, &wire.UpsertRevokeRequest{ClientID: p.id, Key: "k", ReplicaType: wire.ReplicaTypeAll}).Err, 0)
-		expect(t, "get after the revoke", p.get("k").Err, wire.ErrObjectNotFound)
+		expect(t, "the old object after the revoke", address(p.get("k").Value.Replicas), address(got.Value.Replicas))
+	})
+}
+
+// TestForcedRemoveEndsAPut removes a key while it is written.
+func TestForcedRemoveEndsAPut(t *testing.T) {
+	inEachRelease(t, func(t *testing.T, b *bed, p *peer) {
+		p.mount("node", 1<<44, mib)
+		expect(t, "start", p.putStart("k", 1000).Err, 0)
+		expect(t, "remove", p.remove("k", true), 0)
+		if s := b.service.Stats(); s.AllocatedBytes != 0 || s.Keys != 0 || s.QuarantinedBytes != 1000 {
+			t.Errorf("after the remove: %d bytes, %d keys, %d bytes in quarantine", s.AllocatedBytes, s.Keys, s.QuarantinedBytes)
+		}
+		expect(t, "late end", p.putEnd("k"), wire.ErrObjectNotFound)
+		expect(t, "late revoke", p.revoke("k"), wire.ErrObjectNotFound)
+		p.put("k", 10)
+		expect(t, "read", p.get("k").Err, 0)
 	})
 }
