@@ -22,7 +22,7 @@ func TestApplyIsTotal(t *testing.T) {
 				Kind:         ChangeKind(rapid.Uint8Range(0, 8).Draw(t, "kind")),
 				Time:         Time(rapid.Int64Range(-1, 5).Draw(t, "time")),
 				Until:        Time(rapid.Int64Range(0, 5).Draw(t, "until")),
-				EarlyFrom:    rapid.SampledFrom([]Time{0, 3, Never}).Draw(t, "early"),
+				HandedOut:    rapid.SampledFrom([]Time{0, 3, Never}).Draw(t, "early"),
 				PinnedUntil:  Time(rapid.Int64Range(0, 5).Draw(t, "pinned")),
 				SoftPin:      rapid.Uint8Range(0, 4).Draw(t, "soft"),
 				SoftPinTTLMs: rapid.Int64Range(-1, 5).Draw(t, "ttl"),

@@ -187,7 +187,7 @@ func TestBestWindow(t *testing.T) {
 		for start := uint64(0); start+size <= segmentSize; start++ {
 			best = min(best, youngest(start))
 		}
-		start, ok := c.bestWindow(segmentSize, size)
+		start, _, ok := c.bestWindow(segmentSize, size)
 		if ok != (best != wall) {
 			t.Fatalf("found %v, want %v", ok, best != wall)
 		}

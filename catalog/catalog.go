@@ -17,13 +17,15 @@ type Catalog struct {
 	s       *state
 	dice    *rand.Rand
 	clients map[UUID]*client
-	active  int // clients that are ok
+	away    Swept // clients that went since the last sweep
 	stats   Stats
 	sweeper sweeper
 
-	placer placer
-	asks   uint32 // puts that looked for room
-	tries  int    // limits.EvictTries, but for tests
+	placer  placer
+	asks    uint32 // puts that looked for room
+	tries   int    // limits.EvictTries, but for tests
+	lostMax uint64 // limits.CatalogLostObjectsMax, but for tests
+	aside   Time   // up to when objects out of sight were put off; see pickOldest
 
 	// What a decision is written into. It is used again by the next one.
 	changes  []Change
@@ -39,6 +41,7 @@ func New(cfg Config) *Catalog {
 		dice:    rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
 		clients: map[UUID]*client{},
 		tries:   limits.EvictTries,
+		lostMax: limits.CatalogLostObjectsMax,
 	}
 }
 
@@ -110,11 +113,11 @@ func (c *Catalog) replicasOf(n name, status uint8) []ReplicaChange {
 }
 
 // noteDrop decides that an object goes with all its replicas.
-func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, early Time) {
+func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, handed Time) {
 	replicas := c.replicasOf(n, 0)
 	key := c.keep(c.s.record(n).key())
 	ch := c.note(ChangeDrop, now)
-	ch.Key, ch.Cause, ch.Until, ch.EarlyFrom, ch.Replicas = key, cause, until, early, replicas
+	ch.Key, ch.Cause, ch.Until, ch.HandedOut, ch.Replicas = key, cause, until, handed, replicas
 }
 
 // Stats returns the figures behind the metrics.
@@ -122,10 +125,31 @@ func (c *Catalog) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.stats
-	st.Keys, st.OpenKeys = c.s.keys, uint64(c.s.open.count)
+	st.Keys, st.OpenKeys = c.s.keys-c.s.lostKeys, uint64(c.s.open.count)
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
-	st.Segments, st.ActiveClients = uint64(len(c.s.segments.mounted)), uint64(c.active)
-	st.CapacityBytes, st.AllocatedBytes = c.s.capacity, c.s.allocated
-	st.QuarantinedBytes, st.ArenaBytes = c.s.heldBack.bytes, uint64(c.s.arena.held)
+	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
+	for _, seg := range c.s.segments.mounted {
+		if seg.at() == StageLost {
+			st.LostBytes += seg.used
+			continue
+		}
+		st.Segments++
+		st.CapacityBytes += seg.info.Size
+		st.AllocatedBytes += seg.used
+		st.QuarantinedBytes += seg.quarantined
+	}
+	for _, cl := range c.clients {
+		if cl.ok && cl.stage <= StageSuspect {
+			st.ActiveClients++
+		}
+		switch cl.stage {
+		case StageSuspect:
+			st.SuspectClients++
+		case StageSuspected:
+			st.SuspectedClients++
+		case StageLost:
+			st.LostClients++
+		}
+	}
 	return st
 }

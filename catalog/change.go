@@ -14,9 +14,11 @@ const (
 	ChangeMount ChangeKind = iota + 1
 	// ChangeUnmount takes the segment Segment.ID away with every replica and quarantined range on it.
 	ChangeUnmount
-	// ChangePut creates Key with Replicas, unfinished.
+	// ChangePut creates Key with Replicas, unfinished. If Staged is set, a complete object of that key stays in sight until
+	// ChangeEnd puts the new one in its place.
 	ChangePut
-	// ChangeEnd completes Replicas of Key and commits the soft pin asked for by the write.
+	// ChangeEnd completes Replicas of Key and commits the soft pin asked for by the write. The ranges of the object that it
+	// takes the place of go as with ChangeDrop.
 	ChangeEnd
 	// ChangeReopen makes the complete Replicas of Key unfinished again, for Client to write over.
 	ChangeReopen
@@ -37,7 +39,10 @@ const (
 	CauseEvict
 	CauseDiscard // an unfinished object, taken over by another put
 	CauseRelease // an unfinished object whose time was up
-	CauseUpsert  // replaced by a value of another size
+	CauseUpsert  // replaced by another value
+	CauseDead    // an unfinished object whose writer is known to be dead
+	CauseAbort   // an unfinished object, removed by force
+	CauseLost    // every copy was lost, and the key was written or removed
 )
 
 // A ReplicaChange names a replica and its exact range.
@@ -57,11 +62,12 @@ type Change struct {
 	// SoftPin and SoftPinTTLMs are carried by the write and take effect at its ChangeEnd.
 	SoftPin      uint8
 	HardPin      bool
+	Staged       bool // ChangePut: beside the object that it will replace
 	HasChecksum  bool // ChangeEnd: Checksum is the object's
 	KeepChecksum bool // ChangeEnd: leave the object's checksum as it is
 	Time         Time // when it was decided
-	Until        Time // ChangeDrop: end of the quarantine; 0 is none
-	EarlyFrom    Time // ChangeDrop: from when a put in need may end the quarantine; Never if a writer may be at work
+	Until        Time // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
+	HandedOut    Time // with Until: when a reader last got the address; Never if a writer may be at work
 	PinnedUntil  Time // ChangePut: soft pin taken over from the object that it replaces
 	SoftPinTTLMs int64
 	Client       UUID

@@ -1,21 +1,25 @@
 package catalog
 
-// A client that mounted a segment, as long as it is not expired. None of this is logged: a new leader asks every client
-// to remount and gives it a full TTL for it.
+// A client that mounted a segment, as long as it is not gone. None of this is logged: a new leader asks every client to
+// remount and gives it its full time for it.
 type client struct {
 	ok       bool // remounted since the leader first heard of it
+	stage    Stage
+	reported bool // somebody saw that it does not answer
 	lastPing Time
+	lostAt   Time
 	host     string
 }
 
-// touch restarts the TTL of a client, and makes it known.
+// touch notes a sign of life of a client, and makes it known. Whatever its stage was, it is active again.
 func (c *Catalog) touch(now Time, id UUID) *client {
 	cl := c.clients[id]
 	if cl == nil {
 		cl = &client{}
 		c.clients[id] = cl
 	}
-	cl.lastPing = max(cl.lastPing, now)
+	cl.lastPing, cl.reported = max(cl.lastPing, now), false
+	c.setStage(id, cl, StageActive)
 	return cl
 }
 
@@ -23,54 +27,58 @@ func (c *Catalog) touch(now Time, id UUID) *client {
 func (c *Catalog) Ping(now Time, id UUID) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.clients[id]
-	if cl == nil {
+	if c.clients[id] == nil {
 		return false
 	}
-	cl.lastPing = max(cl.lastPing, now)
-	return cl.ok
+	return c.touch(now, id).ok
 }
 
-// expire takes away the clients that were silent for longer than the TTL, with their segments. The segments' replicas
-// are out of sight at once; tidy does the rest.
-func (c *Catalog) expire(now Time, out *Swept) {
-	ttl := Time(c.cfg.ClientTTLMs)
-	if ttl == 0 {
-		return
-	}
-	c.begin()
-	for id, cl := range c.clients {
-		if now-cl.lastPing <= ttl {
-			continue
-		}
-		delete(c.clients, id)
-		if cl.ok {
-			c.active--
-		}
-		c.stats.ExpiredClients++
-		out.ExpiredClients = append(out.ExpiredClients, id)
-		for _, seg := range c.s.segments.byOwner[id] {
-			out.LostSegments = append(out.LostSegments, seg.info)
-			c.note(ChangeUnmount, now).Segment = &seg.info.Segment
-		}
-	}
-	c.commit()
-}
-
-// KnowsClient tells whether the client mounted something and is not expired.
-func (c *Catalog) KnowsClient(id UUID) bool {
+// Suspect notes that a client did not answer a probe: it is StageSuspect until its next sign of life. It reports whether
+// the client was active until now.
+func (c *Catalog) Suspect(_ Time, id UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clients[id] != nil
+	cl := c.clients[id]
+	if cl == nil || cl.stage != StageActive {
+		return false
+	}
+	cl.reported = true
+	c.setStage(id, cl, StageSuspect)
+	return true
 }
 
-// ActiveClients lists the clients that completed a remount and are not expired, in no particular order.
+// Suspects lists the segments of clients that missed pings and are still StageActive, for somebody who can ask them.
+func (c *Catalog) Suspects(now Time) (list []SegmentInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, cl := range c.clients {
+		if cl.stage == StageActive && c.cfg.SuspectMissedPingsMs > 0 && now-cl.lastPing >= Time(c.cfg.SuspectMissedPingsMs) {
+			list = append(list, infosOf(c.s.segments.byOwner[id])...)
+		}
+	}
+	return list
+}
+
+// ClientStage gives the stage of a client; StageGone for one that mounted nothing or is forgotten.
+func (c *Catalog) ClientStage(id UUID) Stage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cl := c.clients[id]; cl != nil {
+		return cl.stage
+	}
+	return StageGone
+}
+
+// KnowsClient tells whether the client mounted something and is not gone.
+func (c *Catalog) KnowsClient(id UUID) bool { return c.ClientStage(id) != StageGone }
+
+// ActiveClients lists the clients that completed a remount and are StageActive or StageSuspect, in no particular order.
 func (c *Catalog) ActiveClients() []UUID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ids := make([]UUID, 0, c.active)
+	var ids []UUID
 	for id, cl := range c.clients {
-		if cl.ok {
+		if cl.ok && cl.stage <= StageSuspect {
 			ids = append(ids, id)
 		}
 	}

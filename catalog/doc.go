@@ -35,7 +35,7 @@
 //
 // # Example
 //
-//	c := catalog.New(catalog.Config{LeaseMs: 10_000, ClientTTLMs: 10_000, PutDiscardMs: 30_000, PutReleaseMs: 600_000})
+//	c := catalog.New(catalog.Config{LeaseMs: 10_000, ClientActiveTTLMs: 10_000, PutDiscardMs: 30_000, PutReleaseMs: 600_000})
 //	_ = c.MountSegment(now, client, catalog.Segment{ID: id, Name: "host:1", Base: 4096, Size: 1 << 30})
 //	replicas, err := c.PutStart(now, writer, "key", 1000, &catalog.PutOptions{Replicas: 1}, nil)
 //	// … the writer fills the ranges …

@@ -41,7 +41,8 @@ func runModel(t *testing.T, p profile) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.LeaseMs, cfg.PutDiscardMs, cfg.PutReleaseMs, cfg.MaxSoftPinMs = 1000, 3000, 8000, 60_000
-		cfg.SoftPinMs, cfg.ClientTTLMs = 4000, 5000
+		cfg.SoftPinMs, cfg.WriterQuarantineMs = 4000, 1500
+		cfg.SuspectMissedPingsMs, cfg.ClientActiveTTLMs, cfg.ClientSuspicionTTLMs, cfg.ClientLostTTLMs = 1500, 4000, 3000, 6000
 		cfg.AllowEvictSoftPinned = rapid.Bool().Draw(rt, "evict soft pinned")
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
@@ -55,13 +56,13 @@ func runModel(t *testing.T, p profile) {
 			r.watch(changes)
 		})
 		for _, id := range []UUID{{1, 1}, {1, 2}} {
-			s := Segment{ID: UUID{id.Lo, 2}, Name: "one", Base: 4096, Size: 2000}
+			s := segmentOf(id, 2)
 			r.m.touch(r.now, id)
 			r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(id, s))
 		}
 		actions := []func(*rapid.T){
 			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
-			r.ping, r.ping, r.remount, r.rare,
+			r.ping, r.ping, r.ping, r.remount, r.rare,
 		}
 		for i := range rapid.IntRange(1, 150).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
@@ -77,7 +78,7 @@ func runModel(t *testing.T, p profile) {
 
 // rare does what empties the store.
 func (r *modelRun) rare(t *rapid.T) {
-	rapid.SampledFrom([]func(*rapid.T){r.mount, r.mount, r.unmount, r.matching}).Draw(t, "rare")(t)
+	rapid.SampledFrom([]func(*rapid.T){r.mount, r.mount, r.unmount, r.matching, r.suspect, r.dead}).Draw(t, "rare")(t)
 }
 
 // nopCleanup lets rapid decide when a catalog ends.
@@ -92,6 +93,7 @@ type modelRun struct {
 	c       *replayed
 	now     Time
 	evicted []string
+	reused  bool // a range was taken from readers
 }
 
 // watch notes what the Catalog chose.
@@ -104,7 +106,11 @@ func (r *modelRun) watch(changes []Change) {
 		if ch.Kind == ChangeRelease {
 			for _, rc := range ch.Replicas {
 				r.m.held = slices.DeleteFunc(r.m.held, func(h modelRange) bool {
-					return h.seg == rc.Segment && h.off == rc.Offset && (h.until <= r.now || h.early <= r.now)
+					if h.seg != rc.Segment || h.off != rc.Offset || h.until > r.now && h.handed == Never {
+						return false
+					}
+					r.reused = r.reused || h.until > r.now
+					return true
 				})
 			}
 		}
@@ -140,10 +146,15 @@ func (r *modelRun) same(what string, got, want error) {
 }
 
 func (r *modelRun) sums() {
-	st := r.c.Stats()
-	if len(r.m.objects) != int(st.Keys) || r.m.allocated() != st.AllocatedBytes || r.m.heldBytes() != st.QuarantinedBytes ||
+	r.c.tidyAll()
+	r.c.inSlices(r.c.countLost)
+	st, lost := r.c.Stats(), r.m.lostKeys()
+	if f := st.Refusals; f.Leased+f.Pinned+f.InFlight+f.OwnBundle+f.NoSegment != st.PutStartAllocFailures {
+		r.t.Fatalf("%d refusals, by reason %+v", st.PutStartAllocFailures, f)
+	}
+	if len(r.m.objects)-lost != int(st.Keys) || lost != int(st.LostKeys) || r.m.allocated() != st.AllocatedBytes || r.m.heldBytes() != st.QuarantinedBytes ||
 		r.m.capacity() != st.CapacityBytes {
-		r.t.Fatalf("%+v; the model has %d keys, %d bytes, %d held, capacity %d", st, len(r.m.objects), r.m.allocated(), r.m.heldBytes(), r.m.capacity())
+		r.t.Fatalf("%+v; the model has %d keys, %d lost, %d bytes, %d held, capacity %d", st, len(r.m.objects), lost, r.m.allocated(), r.m.heldBytes(), r.m.capacity())
 	}
 	if keys := strings.Join(slices.Sorted(r.c.Keys), " "); keys != r.m.readableKeys() {
 		r.t.Fatalf("keys %s; the model has %s", keys, r.m.readableKeys())
@@ -157,8 +168,38 @@ func (r *modelRun) client(t *rapid.T) UUID {
 }
 
 func (r *modelRun) segment(t *rapid.T, id UUID) Segment {
-	n := rapid.Uint64Range(1, 2).Draw(t, "segment")
-	return Segment{ID: UUID{id.Lo, n}, Name: "one", Base: rapid.SampledFrom([]uint64{4096, 4096, 4096, 0}).Draw(t, "base"), Size: 1000 * n}
+	s := segmentOf(id, rapid.Uint64Range(1, 2).Draw(t, "segment"))
+	s.Base = rapid.SampledFrom([]uint64{s.Base, s.Base, s.Base, 5000, 0}).Draw(t, "base")
+	return s
+}
+
+// segmentOf makes one of the two segments of a client. The third client shares an endpoint with the first and a name with
+// the second; the first two share a host.
+func segmentOf(id UUID, n uint64) Segment {
+	return Segment{
+		ID: UUID{id.Lo, n}, Name: []string{"one", "two", "two"}[id.Lo-1], Base: 4096 * n, Size: 1000 * n,
+		Endpoint: []string{"x:1", "x:2", "x:1"}[id.Lo-1],
+	}
+}
+
+func (r *modelRun) suspect(t *rapid.T) {
+	id := r.client(t)
+	c := r.m.clients[id]
+	want := c != nil && c.stage == StageActive
+	if got := r.c.Suspect(r.now, id); got != want {
+		r.t.Fatalf("suspect: %v, the model says %v", got, want)
+	}
+	if want {
+		c.stage, c.reported = StageSuspect, true
+	}
+}
+
+func (r *modelRun) dead(t *rapid.T) {
+	id := r.client(t)
+	want := r.m.dead(r.now, id)
+	if got := r.c.WriterGone(r.now, id); got != want {
+		r.t.Fatalf("%d writes ended, the model says %d", got, want)
+	}
 }
 
 func (r *modelRun) mount(t *rapid.T) {
@@ -185,7 +226,7 @@ func (r *modelRun) ping(t *rapid.T) {
 	id := r.client(t)
 	want := false
 	if c := r.m.clients[id]; c != nil {
-		c.ping, want = r.now, c.ok
+		c.ping, c.stage, c.reported, want = r.now, StageActive, false, c.ok
 	}
 	if got := r.c.Ping(r.now, id); got != want {
 		r.t.Fatalf("ping %v, the model says %v", got, want)
@@ -212,38 +253,65 @@ func (r *modelRun) size(t *rapid.T) uint64 {
 func (r *modelRun) put(t *rapid.T) {
 	id, key, size, o := r.client(t), r.key(t), r.size(t), r.options(t)
 	old, want := r.m.putStart(r.now, key, size, o)
+	room := r.room(key, o.Group, size)
 	replicas, err := r.c.PutStart(r.now, id, key, size, o, nil)
 	if want != nil {
 		r.same("put", err, want)
 		return
 	}
 	r.judge(key, o.Group)
+	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
 	if err != nil {
-		r.refused(err, key, o.Group, size, nil)
 		return
 	}
 	if old != nil {
-		until := old.time + Time(r.m.cfg.PutReleaseMs)
-		if until <= r.now {
-			until = 0
-		}
-		r.m.drop(old, until, Never)
-	} else if len(replicas) < int(o.Replicas) {
-		r.refused(ErrNoSpace, key, o.Group, size, replicas)
+		r.m.makeWay(r.now, old)
 	}
 	r.m.created(r.now, id, key, size, o, replicas, nil)
 }
 
-// refused fails the test when eviction could have made room on a segment that is not used yet.
-func (r *modelRun) refused(err error, key, group string, size uint64, used []Replica) {
-	r.same("put", err, ErrNoSpace)
+// room tells whether a put can be served without disturbing readers and without evicting unread bundles.
+func (r *modelRun) room(key, group string, size uint64) bool {
+	if size == 0 || !r.m.reading(r.now) {
+		return false
+	}
+	return r.roomBeside(nil, key, group, size, effort{soft: r.m.cfg.AllowEvictSoftPinned})
+}
+
+// roomBeside tells whether room can be made on a segment that is not used yet.
+func (r *modelRun) roomBeside(used []Replica, key, group string, size uint64, e effort) bool {
 	for id, seg := range r.m.segs {
-		if slices.ContainsFunc(used, func(x Replica) bool { return x.Segment.ID == id }) || seg.Size < size {
-			continue
+		if !slices.ContainsFunc(used, func(x Replica) bool { return x.Segment.ID == id }) && r.m.roomFor(r.now, seg, key, group, size, e) {
+			return true
 		}
-		if r.m.roomFor(r.now, seg, key, group, size, r.m.cfg.AllowEvictSoftPinned) {
-			r.t.Fatalf("%q of %d bytes was refused though %v could make room", key, size, id)
-		}
+	}
+	return false
+}
+
+// placed judges the places that a put got, or did not get. Room says that there was some without disturbing readers.
+func (r *modelRun) placed(err error, key, group string, size, wanted uint64, replicas []Replica, room bool) {
+	if err != nil {
+		r.same("put", err, ErrNoSpace)
+	}
+	if r.reused && room {
+		r.t.Fatalf("%q of %d bytes took a range from readers though there was room: %v", key, size, replicas)
+	}
+	reused := r.reused
+	r.reused = false
+	e := effort{soft: r.m.cfg.AllowEvictSoftPinned, reuse: true, unread: true}
+	hidden := slices.ContainsFunc(replicas, func(x Replica) bool { return r.m.stage(x.Segment.ID) != StageActive })
+	switch {
+	case hidden && (len(replicas) > 1 || r.m.stage(replicas[0].Segment.ID) != StageSuspect):
+		r.t.Fatalf("%q was put on %v", key, replicas)
+	case hidden || err != nil:
+		replicas = nil
+	case uint64(len(replicas)) == wanted || reused:
+		return
+	default:
+		e.reuse, e.unread = false, !r.m.reading(r.now)
+	}
+	if r.roomBeside(replicas, key, group, size, e) {
+		r.t.Fatalf("%q of %d bytes got %v though there was room elsewhere", key, size, replicas)
 	}
 }
 
@@ -252,37 +320,86 @@ func (r *modelRun) upsert(t *rapid.T) {
 	if old := r.m.objects[key]; old != nil && rapid.Bool().Draw(t, "same size") {
 		size = old.size
 	}
-	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
 	old := r.m.objects[key]
-	if r.m.invalid(key, size, o) || old != nil && o.Group != "" && o.Group != old.group {
-		r.same("upsert", err, ErrInvalidParams)
+	if old != nil && r.m.lost(old) {
+		r.upsertLost(id, key, size, o, old)
 		return
 	}
 	group := o.Group
 	if old != nil {
 		group = old.group
 	}
-	r.judge(key, group)
-	if old != nil && !old.open && old.size == size {
-		r.same("upsert in place", err, nil)
-		r.reopened(id, old, o, replicas)
+	room := r.room(key, group, size)
+	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
+	if r.m.invalid(key, size, o) || old != nil && o.Group != "" && o.Group != old.group {
+		r.same("upsert", err, ErrInvalidParams)
 		return
 	}
+	r.judge(key, group)
+	if old != nil && !old.open && old.size == size {
+		r.same("upsert of the same size", err, nil)
+		r.replaced(id, old, o, replicas)
+		return
+	}
+	r.placed(err, key, group, size, o.Replicas, replicas, room)
 	if err != nil {
-		r.refused(err, key, group, size, nil)
 		return
 	}
 	if old != nil {
-		early := Never
-		if !old.open {
-			early = old.lease
-			if u := r.m.unit(old); u != nil {
-				early = max(early, u.lease)
-			}
+		release := r.now + Time(r.m.cfg.PutReleaseMs)
+		switch {
+		case old.open:
+			r.m.drop(old, release, Never)
+		case old.next != nil:
+			r.m.drop(old.next, release, Never)
 		}
-		r.m.drop(old, r.now+Time(r.m.cfg.PutReleaseMs), early)
 	}
 	r.m.created(r.now, id, key, size, o, replicas, old)
+}
+
+// upsertLost is an upsert of an object that counts as absent.
+func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, old *modelObject) {
+	room := r.room(key, o.Group, size)
+	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
+	if r.m.invalid(key, size, o) {
+		r.same("upsert", err, ErrInvalidParams)
+		return
+	}
+	r.judge(key, o.Group)
+	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
+	if err == nil {
+		r.m.makeWay(r.now, old)
+		r.m.created(r.now, id, key, size, o, replicas, nil)
+	}
+}
+
+// replaced takes over an upsert of the same size: into a new range, or in place when there is no room.
+func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas []Replica) {
+	if r.reused {
+		r.t.Fatalf("%q took a range from readers though it has one", old.key)
+	}
+	if old.next != nil {
+		r.m.drop(old.next, r.now+Time(r.m.cfg.PutReleaseMs), Never)
+	}
+	active := 0
+	for _, x := range old.replicas {
+		if r.m.stage(x.Segment.ID) == StageActive {
+			active++
+		}
+	}
+	if replicas[0].ID != old.replicas[0].ID {
+		if len(replicas) != max(active, 1) {
+			r.t.Fatalf("%q has %v; the new value has %v", old.key, old.replicas, replicas)
+		}
+		r.m.created(r.now, id, old.key, old.size, o, replicas, old)
+		return
+	}
+	until, _ := r.m.hold(r.now, old)
+	e := effort{soft: r.m.cfg.AllowEvictSoftPinned, unread: !r.m.reading(r.now)}
+	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) {
+		r.t.Fatalf("%q goes over what somebody reads though there is room", old.key)
+	}
+	r.reopened(id, old, o, replicas)
 }
 
 func (r *modelRun) reopened(id UUID, old *modelObject, o *PutOptions, replicas []Replica) {
@@ -301,7 +418,9 @@ func (r *modelRun) reopened(id UUID, old *modelObject, o *PutOptions, replicas [
 func (r *modelRun) end(t *rapid.T) {
 	id, key, sum := r.client(t), r.key(t), rapid.Uint64Range(0, 2).Draw(t, "checksum")
 	if o := r.m.objects[key]; o != nil && rapid.IntRange(0, 9).Draw(t, "owner") > 0 {
-		id = o.client
+		if id = o.client; o.next != nil {
+			id = o.next.client
+		}
 	}
 	r.same("end", r.c.PutEnd(r.now, id, key, sum, sum > 0, ReplicaTypeAll), r.m.putEnd(r.now, id, key, sum, sum > 0))
 }
@@ -314,25 +433,26 @@ func (r *modelRun) revoke(t *rapid.T) {
 func (r *modelRun) get(t *rapid.T) {
 	key := r.key(t)
 	o, replicas, err := r.c.Get(r.now, key, nil)
-	want, wantErr := r.m.readable(key)
+	want, wantReplicas, wantErr := r.m.readable(key)
 	r.same("get", err, wantErr)
 	if err != nil {
 		return
 	}
-	if o.Size != want.size || o.HasChecksum != want.hasSum || o.Checksum != want.sum || o.HardPin != want.hard || len(replicas) != len(want.replicas) {
+	if o.Size != want.size || o.HasChecksum != want.hasSum || o.Checksum != want.sum || o.HardPin != want.hard || len(replicas) != len(wantReplicas) {
 		r.t.Fatalf("get %q: %+v with %d replicas; the model has %+v", key, o, len(replicas), want)
 	}
 	for i := range replicas {
-		if replicas[i].ID != want.replicas[i].ID || replicas[i].Offset != want.replicas[i].Offset || *replicas[i].Segment != *want.replicas[i].Segment {
-			r.t.Fatalf("get %q: %+v; the model has %+v", key, replicas, want.replicas)
+		if x := wantReplicas[i]; replicas[i].ID != x.ID || replicas[i].Offset != x.Offset || *replicas[i].Segment != *x.Segment {
+			r.t.Fatalf("get %q: %+v; the model has %+v", key, replicas, wantReplicas)
 		}
 	}
 	r.m.lease(r.now, want)
+	want.handed = r.now
 }
 
 func (r *modelRun) exist(t *rapid.T) {
 	key := r.key(t)
-	want, err := r.m.readable(key)
+	want, _, err := r.m.readable(key)
 	if got := r.c.Exist(r.now, key); got != (err == nil) {
 		r.t.Fatalf("exist %q: %v; the model says %v", key, got, err)
 	}
@@ -343,7 +463,7 @@ func (r *modelRun) exist(t *rapid.T) {
 
 func (r *modelRun) remove(t *rapid.T) {
 	key, force := r.key(t), rapid.Bool().Draw(t, "force")
-	r.same("remove", r.c.Remove(r.now, key, force), r.m.remove(r.now, key, force))
+	r.same("remove", r.c.Remove(r.now, key, force), r.m.remove(r.now, key, force, true))
 }
 
 func (r *modelRun) matching(t *rapid.T) {
@@ -364,16 +484,16 @@ func (r *modelRun) tick(t *rapid.T) {
 	r.c.Sweep(r.now)
 	r.judge("", "")
 	m := r.m
-	if len(m.objects) == 0 {
-		return
-	}
-	usable := float64(m.capacity() - m.heldBytes())
-	if m.cfg.HighWatermark == 0 || float64(m.allocated()) <= m.cfg.HighWatermark*usable {
+	usable, allocated := m.filled()
+	if m.cfg.HighWatermark == 0 || allocated <= m.cfg.HighWatermark*usable || r.c.aside > r.now {
 		return
 	}
 	for _, o := range m.objects {
-		if m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
-			r.t.Fatalf("%d of %v bytes are allocated and %q stays", m.allocated(), usable, o.key)
+		inSight := func(x *modelObject) bool {
+			return slices.ContainsFunc(x.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
+		}
+		if inSight(o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
+			r.t.Fatalf("%v of %v bytes are allocated and %q stays", allocated, usable, o.key)
 		}
 	}
 }

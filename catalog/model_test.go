@@ -17,6 +17,7 @@ type model struct {
 	clients map[UUID]*modelClient
 	units   map[string]*modelUnit
 	held    []modelRange
+	away    []UUID // gone, but their writes are not ended yet
 	swept   Time
 	started bool
 }
@@ -28,6 +29,8 @@ type modelObject struct {
 	time       Time
 	open       bool
 	lease      Time
+	handed     Time
+	next       *modelObject // the write that will replace it
 	hard       bool
 	pin        Time
 	asks       bool
@@ -38,16 +41,18 @@ type modelObject struct {
 }
 
 type modelClient struct {
-	ok   bool
-	ping Time
+	ok       bool
+	ping     Time
+	stage    Stage
+	reported bool
 }
 
 type modelUnit struct{ lease, touch Time }
 
 type modelRange struct {
-	seg          UUID
-	off, size    uint64
-	until, early Time
+	seg           UUID
+	off, size     uint64
+	until, handed Time
 }
 
 func newModel(cfg Config) *model {
@@ -71,7 +76,7 @@ func unitOf(o *modelObject) string {
 func (m *model) unit(o *modelObject) *modelUnit { return m.units[unitOf(o)] }
 
 func (m *model) members(unit string) (list []*modelObject) {
-	for _, o := range m.objects {
+	for _, o := range m.all() {
 		if unitOf(o) == unit {
 			list = append(list, o)
 		}
@@ -79,8 +84,37 @@ func (m *model) members(unit string) (list []*modelObject) {
 	return list
 }
 
+// all lists the objects and the writes that will replace some of them.
+func (m *model) all() (list []*modelObject) {
+	for _, o := range m.objects {
+		if list = append(list, o); o.next != nil {
+			list = append(list, o.next)
+		}
+	}
+	return list
+}
+
+// stage gives the stage of the owner of a segment.
+func (m *model) stage(seg UUID) Stage { return m.clients[m.segs[seg].Client].stage }
+
+func (m *model) lost(o *modelObject) bool {
+	return !slices.ContainsFunc(o.replicas, func(r Replica) bool { return m.stage(r.Segment.ID) < StageLost })
+}
+
+// hold tells until when a reader may be at the ranges of an object.
+func (m *model) hold(now Time, o *modelObject) (until, handed Time) {
+	if until = o.handed + Time(m.cfg.LeaseMs); o.handed == 0 || until <= now {
+		return 0, 0
+	}
+	return until, o.handed
+}
+
 func (m *model) add(o *modelObject) {
-	m.objects[o.key] = o
+	if old := m.objects[o.key]; old != nil {
+		old.next = o
+	} else {
+		m.objects[o.key] = o
+	}
 	if name := unitOf(o); name != "" {
 		if m.units[name] == nil {
 			m.units[name] = &modelUnit{}
@@ -89,13 +123,22 @@ func (m *model) add(o *modelObject) {
 	}
 }
 
-func (m *model) drop(o *modelObject, until, early Time) {
+func (m *model) drop(o *modelObject, until, handed Time) {
 	for _, r := range o.replicas {
 		if _, mounted := m.segs[r.Segment.ID]; mounted && until > 0 {
-			m.held = append(m.held, modelRange{r.Segment.ID, r.Offset, r.Size, until, early})
+			m.held = append(m.held, modelRange{r.Segment.ID, r.Offset, r.Size, until, handed})
 		}
 	}
-	delete(m.objects, o.key)
+	switch first := m.objects[o.key]; {
+	case first != o:
+		if first.next = nil; first.client == o.client {
+			first.client = UUID{}
+		}
+	case o.next != nil:
+		m.objects[o.key] = o.next
+	default:
+		delete(m.objects, o.key)
+	}
 	if name := unitOf(o); name != "" && len(m.members(name)) == 0 {
 		delete(m.units, name)
 	}
@@ -112,20 +155,47 @@ func (m *model) putStart(now Time, key string, size uint64, o *PutOptions) (old 
 		return nil, ErrInvalidParams
 	}
 	old = m.objects[key]
-	if old != nil && (!old.open || old.time+Time(m.cfg.PutDiscardMs) >= now) {
+	if old != nil && !m.lost(old) && (!old.open || old.time+Time(m.cfg.PutDiscardMs) >= now) {
 		return nil, ErrObjectExists
 	}
 	return old, nil
 }
 
-// created notes a write that found its places.
+// makeWay drops what a put that found its places, or a removal, takes the place of.
+func (m *model) makeWay(now Time, old *modelObject) {
+	release := now + Time(m.cfg.PutReleaseMs)
+	if m.lost(old) {
+		if old.next != nil {
+			m.drop(old.next, release, Never)
+		}
+		if old.open {
+			m.drop(old, release, Never)
+			return
+		}
+		until, handed := m.hold(now, old)
+		m.drop(old, until, handed)
+		return
+	}
+	until := old.time + Time(m.cfg.PutReleaseMs)
+	if until <= now {
+		until = 0
+	}
+	m.drop(old, until, Never)
+}
+
+// created notes a write that found its places. From is the object that it will replace, or an unfinished one that it
+// pushed aside.
 func (m *model) created(now Time, id UUID, key string, size uint64, o *PutOptions, replicas []Replica, from *modelObject) *modelObject {
 	n := &modelObject{key: key, group: o.Group, client: id, size: size, time: now, open: true, hard: o.HardPin, replicas: slices.Clone(replicas)}
 	if from != nil {
-		n.group, n.pin = from.group, from.pin
-		n.hard = n.hard || from.hard && !from.open
-		if n.pin <= now {
-			n.pin = 0
+		n.group = from.group
+		switch {
+		case from.open && from.pin > now:
+			n.pin = from.pin
+		case !from.open && from.size == size:
+			n.hard = from.hard
+		case !from.open:
+			n.hard = n.hard || from.hard
 		}
 	}
 	m.asked(n, o)
@@ -144,14 +214,14 @@ func (m *model) asked(n *modelObject, o *PutOptions) {
 }
 
 func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) error {
-	o := m.objects[key]
-	switch {
-	case o == nil:
-		return ErrObjectNotFound
-	case o.client != id:
-		return ErrIllegalClient
-	case !o.open:
-		return nil
+	o, err := m.written(id, key)
+	if err != nil || !o.open {
+		return err
+	}
+	if old := m.objects[key]; old != o {
+		until, handed := m.hold(now, old)
+		o.pin, old.pin = old.pin, 0
+		m.drop(old, until, handed)
 	}
 	o.open, o.time, o.sum, o.hasSum = false, now, sum, hasSum
 	if o.asks {
@@ -167,29 +237,58 @@ func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) e
 	return nil
 }
 
-func (m *model) putRevoke(id UUID, key string) error {
+// written finds what a client wrote under a key.
+func (m *model) written(id UUID, key string) (*modelObject, error) {
 	o := m.objects[key]
-	switch {
-	case o == nil:
-		return ErrObjectNotFound
-	case o.client != id:
-		return ErrIllegalClient
-	case !o.open:
+	if o == nil {
+		return nil, ErrObjectNotFound
+	}
+	if o.next != nil {
+		o = o.next
+	}
+	if o.client != id {
+		return nil, ErrIllegalClient
+	}
+	return o, nil
+}
+
+func (m *model) putRevoke(id UUID, key string) error {
+	o, err := m.written(id, key)
+	if err != nil {
+		return err
+	}
+	if !o.open {
 		return ErrInvalidWrite
 	}
 	m.drop(o, 0, 0)
 	return nil
 }
 
-func (m *model) readable(key string) (*modelObject, error) {
-	o := m.objects[key]
+func (m *model) readable(key string) (o *modelObject, replicas []Replica, err error) {
+	o = m.objects[key]
 	if o == nil {
-		return nil, ErrObjectNotFound
+		return nil, nil, ErrObjectNotFound
 	}
-	if o.open {
-		return nil, ErrNotReady
+	best := StageGone
+	err = ErrObjectNotFound
+	for _, r := range o.replicas {
+		switch stage := m.stage(r.Segment.ID); {
+		case stage == StageLost:
+		case o.open || stage == StageSuspected:
+			err = ErrNotReady
+		default:
+			best = min(best, stage)
+		}
 	}
-	return o, nil
+	if best == StageGone {
+		return nil, nil, err
+	}
+	for _, r := range o.replicas {
+		if m.stage(r.Segment.ID) == best {
+			replicas = append(replicas, r)
+		}
+	}
+	return o, replicas, nil
 }
 
 func (m *model) lease(now Time, o *modelObject) {
@@ -211,23 +310,53 @@ func (m *model) leased(now Time, o *modelObject) bool {
 	return o.group != "" && u.lease > now && o.time <= u.lease-Time(m.cfg.LeaseMs)
 }
 
-func (m *model) remove(now Time, key string, force bool) error {
+func (m *model) remove(now Time, key string, force, abort bool) error {
 	o := m.objects[key]
-	switch {
-	case o == nil:
+	if o == nil {
 		return ErrObjectNotFound
+	}
+	if m.lost(o) {
+		until, handed := m.hold(now, o)
+		if o.open {
+			until, handed = now+Time(m.cfg.PutReleaseMs), Never
+		}
+		m.drop(o, until, handed)
+		return ErrObjectNotFound
+	}
+	writing := o.open || o.next != nil
+	switch {
 	case !force && m.leased(now, o):
 		return ErrHasLease
-	case o.open:
+	case writing && !(force && abort):
 		return ErrNotReady
 	}
-	m.drop(o, 0, 0)
+	release := now + Time(m.cfg.PutReleaseMs)
+	if o.next != nil {
+		m.drop(o.next, release, Never)
+	}
+	if o.open {
+		m.drop(o, release, Never)
+		return nil
+	}
+	until, handed := m.hold(now, o)
+	m.drop(o, until, handed)
 	return nil
+}
+
+// dead ends the writes of a client.
+func (m *model) dead(now Time, id UUID) (n int) {
+	for _, o := range m.all() {
+		if o.open && o.client == id {
+			m.drop(o, now+Time(m.cfg.WriterQuarantineMs), Never)
+			n++
+		}
+	}
+	return n
 }
 
 func (m *model) removeMatching(now Time, match func(string) bool, force bool) (n int64) {
 	for key := range m.objects {
-		if match(key) && m.remove(now, key, force) == nil {
+		if match(key) && m.remove(now, key, force, false) == nil {
 			n++
 		}
 	}
@@ -237,7 +366,7 @@ func (m *model) removeMatching(now Time, match func(string) bool, force bool) (n
 func (m *model) unmount(id UUID) {
 	delete(m.segs, id)
 	m.held = slices.DeleteFunc(m.held, func(r modelRange) bool { return r.seg == id })
-	for _, o := range m.objects {
+	for _, o := range m.all() {
 		o.replicas = slices.DeleteFunc(o.replicas, func(r Replica) bool { return r.Segment.ID == id })
 		if len(o.replicas) == 0 {
 			m.drop(o, 0, 0)
@@ -256,7 +385,7 @@ func (m *model) remount(now Time, id UUID, list []Segment) error {
 		return nil
 	}
 	for _, s := range list {
-		m.mount(id, s)
+		_ = m.mount(id, s)
 	}
 	c.ok = true
 	return nil
@@ -266,7 +395,8 @@ func (m *model) touch(now Time, id UUID) *modelClient {
 	if m.clients[id] == nil {
 		m.clients[id] = &modelClient{}
 	}
-	m.clients[id].ping = now
+	c := m.clients[id]
+	c.ping, c.stage, c.reported = now, StageActive, false
 	return m.clients[id]
 }
 
@@ -274,10 +404,39 @@ func (m *model) mount(id UUID, s Segment) error {
 	if s.Base == 0 || s.Size == 0 {
 		return ErrInvalidParams
 	}
-	if _, ok := m.segs[s.ID]; !ok {
-		m.segs[s.ID] = SegmentInfo{s, id}
+	if have, ok := m.segs[s.ID]; ok {
+		if have.Base != s.Base || have.Size != s.Size {
+			return ErrInvalidParams
+		}
+		return nil
 	}
+	gone := map[UUID]bool{}
+	for _, have := range m.segs {
+		stage, other := m.stage(have.ID), have.Client != id
+		overlap := have.Endpoint == s.Endpoint && s.Base < have.Base+have.Size && have.Base < s.Base+s.Size
+		switch {
+		case other && have.Endpoint == s.Endpoint && stage >= StageSuspected, other && overlap && stage == StageSuspect,
+			other && have.Name == s.Name && stage == StageLost:
+			gone[have.Client] = true
+		case overlap:
+			return ErrInvalidParams
+		}
+	}
+	for other := range gone {
+		m.forget(other)
+	}
+	m.segs[s.ID] = SegmentInfo{s, id}
 	return nil
+}
+
+func (m *model) forget(id UUID) {
+	for seg, info := range m.segs {
+		if info.Client == id {
+			m.unmount(seg)
+		}
+	}
+	delete(m.clients, id)
+	m.away = append(m.away, id)
 }
 
 // sweep does what time asks for, but for evictions.
@@ -288,17 +447,26 @@ func (m *model) sweep(now Time) {
 		}
 	}
 	m.swept, m.started = now, true
+	ends := []int64{m.cfg.ClientActiveTTLMs, m.cfg.ClientSuspicionTTLMs, m.cfg.ClientLostTTLMs}
 	for id, c := range m.clients {
-		if now-c.ping > Time(m.cfg.ClientTTLMs) {
-			delete(m.clients, id)
-			for seg, info := range m.segs {
-				if info.Client == id {
-					m.unmount(seg)
-				}
+		silent := int64(now - c.ping)
+		if c.stage = StageActive; c.reported || silent >= m.cfg.SuspectMissedPingsMs {
+			c.stage = StageSuspect
+		}
+		for i, sum := 0, int64(0); i < len(ends); i++ {
+			if sum += ends[i]; silent > sum {
+				c.stage = StageSuspected + Stage(i)
 			}
 		}
+		if c.stage == StageGone {
+			m.forget(id)
+		}
 	}
-	for _, o := range m.objects {
+	for _, id := range m.away {
+		m.dead(now, id)
+	}
+	m.away = nil
+	for _, o := range m.all() {
 		if o.open && o.time+Time(m.cfg.PutReleaseMs) <= now {
 			m.drop(o, 0, 0)
 		}
@@ -337,7 +505,7 @@ func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool
 	for _, x := range all {
 		prefix := bundle.Prefix(x.key)
 		switch {
-		case x.open, x.hard, x.pin > 0 && !soft, x.lease > now, x.time > now:
+		case x.open, x.next != nil, x.hard, x.pin > 0 && !soft, x.lease > now, x.time > now:
 			return false
 		case key != "" && (x.key == key || group != "" && x.group == group || prefix != "" && prefix == bundle.Prefix(key)):
 			return false
@@ -346,11 +514,29 @@ func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool
 	return true
 }
 
-// roomFor tells whether eviction could make room for a range on a segment.
-func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint64, soft bool) bool {
+// unread tells whether an object is of a bundle that nobody looked at since it was written.
+func (m *model) unread(o *modelObject) bool {
+	u := m.unit(o)
+	return u != nil && u.lease-Time(m.cfg.LeaseMs) < u.touch &&
+		slices.ContainsFunc(m.members(unitOf(o)), func(x *modelObject) bool { return bundle.Prefix(x.key) != "" })
+}
+
+// reading tells whether readers hold a range back.
+func (m *model) reading(now Time) bool {
+	return slices.ContainsFunc(m.held, func(r modelRange) bool { return r.handed != Never && r.until > now })
+}
+
+// An effort says how far a put may go to get room.
+type effort struct{ soft, reuse, unread bool }
+
+// roomFor tells whether room for a range can be made on a segment.
+func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint64, e effort) bool {
+	if m.stage(seg.ID) != StageActive || seg.Size < size {
+		return false
+	}
 	var walls []modelRange
-	for _, o := range m.objects {
-		if m.evictable(now, o, key, group, soft) {
+	for _, o := range m.all() {
+		if m.evictable(now, o, key, group, e.soft) && (e.unread || !m.unread(o)) {
 			continue
 		}
 		for _, r := range o.replicas {
@@ -360,7 +546,7 @@ func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint6
 		}
 	}
 	for _, r := range m.held {
-		if r.seg == seg.ID && r.early > now {
+		if r.seg == seg.ID && r.until > now && (r.handed == Never || !e.reuse) {
 			walls = append(walls, r)
 		}
 	}
@@ -376,30 +562,69 @@ func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint6
 }
 
 func (m *model) allocated() (bytes uint64) {
-	for _, o := range m.objects {
-		bytes += o.size * uint64(len(o.replicas))
+	for _, o := range m.all() {
+		for _, r := range o.replicas {
+			if m.stage(r.Segment.ID) < StageLost {
+				bytes += o.size
+			}
+		}
 	}
 	return bytes
 }
 
+// filled gives what the background eviction looks at.
+func (m *model) filled() (usable, allocated float64) {
+	for id, s := range m.segs {
+		if m.stage(id) < StageSuspected {
+			usable += float64(s.Size)
+		}
+	}
+	for _, r := range m.held {
+		if r.handed == Never && m.stage(r.seg) < StageSuspected {
+			usable -= float64(r.size)
+		}
+	}
+	for _, o := range m.all() {
+		for _, r := range o.replicas {
+			if m.stage(r.Segment.ID) < StageSuspected {
+				allocated += float64(o.size)
+			}
+		}
+	}
+	return usable, allocated
+}
+
+func (m *model) lostKeys() (n int) {
+	for _, o := range m.objects {
+		if m.lost(o) {
+			n++
+		}
+	}
+	return n
+}
+
 func (m *model) heldBytes() (bytes uint64) {
 	for _, r := range m.held {
-		bytes += r.size
+		if m.stage(r.seg) < StageLost {
+			bytes += r.size
+		}
 	}
 	return bytes
 }
 
 func (m *model) capacity() (bytes uint64) {
-	for _, s := range m.segs {
-		bytes += s.Size
+	for id, s := range m.segs {
+		if m.stage(id) < StageLost {
+			bytes += s.Size
+		}
 	}
 	return bytes
 }
 
 func (m *model) readableKeys() string {
 	var list []string
-	for key, o := range m.objects {
-		if !o.open {
+	for key := range m.objects {
+		if _, _, err := m.readable(key); err == nil {
 			list = append(list, key)
 		}
 	}

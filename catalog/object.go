@@ -22,11 +22,12 @@ type replica struct {
 	_       uint8
 }
 
-// A record is an object; its key follows it in the same slot. Readers look at replica, lease, size, checksum, unit,
-// keyBytes, flags, dataType; the rest belongs to the writer.
+// A record is an object; its key follows it in the same slot. Readers look at replica, lease, handed, size, checksum,
+// unit, keyBytes, flags, dataType; the rest belongs to the writer.
 type record struct {
 	replica
 	lease    int64 // end of the lease; raised by readers
+	handed   int64 // when a reader last got the addresses of the replicas; raised by readers
 	size     uint64
 	time     int64 // start of the write while it is unfinished, its completion afterwards
 	checksum uint64
@@ -73,7 +74,8 @@ const (
 	flagHidden   uint8 = 1 << iota // about to go: absent for readers
 	flagChecksum                   // checksum is set
 	flagHardPin
-	flagGroup // unit is a group: its lease is every member's
+	flagGroup   // unit is a group: its lease is every member's
+	flagClosing // its ranges are being given up: readers wait for the decision under way
 )
 
 // Marks of a record.
@@ -83,6 +85,9 @@ const (
 	markManifest                    // key of a bundle's manifest
 	markPublished                   // complete manifest, counted by its unit
 	markVictim                      // chosen by the eviction under way
+	markStaged                      // a write that will replace the object of its key; not in the index
+	markReplaced                    // has a staged write; see state.staged
+	markLost                        // every replica is lost; counted in state.lostKeys
 )
 
 // A node links a record or a unit into a list.

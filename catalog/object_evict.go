@@ -16,6 +16,9 @@ type ask struct {
 	group  name   // the put's group, if it has members
 	prefix string // the put's bundle; "" is none
 	soft   bool   // soft pinned objects may go
+	unread bool   // bundles that nobody has read yet may go
+	reuse  bool   // ranges that readers may be at may go
+	apart  bool   // only segments of machines that hold no copy yet
 }
 
 // A trialRange is a range set free on trial.
@@ -144,7 +147,7 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 				break
 			}
 			effort--
-			if c.spared(n, a) {
+			if c.stays(n, a) {
 				continue
 			}
 			before := len(p.trial)
@@ -168,7 +171,7 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 			}
 		}
 	}
-	return seg, offset, ok, more && !ok
+	return seg, offset, ok, !ok && (more || c.aside >= a.now)
 }
 
 // freeOnTrial sets the ranges of an object or a unit free where that can help, and returns a segment on which the put

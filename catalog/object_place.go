@@ -13,46 +13,125 @@ type place struct {
 
 // placer holds what one search for room works with; the next search uses it again.
 type placer struct {
+	worst   Stage // of segments that free ranges are taken from
 	places  []place
 	victims []name
 	trial   []trialRange
 	cells   []cell
 	window  []int
+	read    []timed[rangeKey] // hand-outs looked at
+	reused  []ReplicaChange   // ranges of readers that a put takes
 }
 
-// place takes ranges for the replicas of a write, each on another segment: first what is free, then what the quarantine
-// may give up, then what eviction makes free. It returns fewer places than wanted, or none, when that is all there is.
+// place takes ranges for the replicas of a write, each on another segment: what is free; what the quarantine has to give
+// back; what eviction makes free, but for bundles that nobody has read yet. A put for which that makes no single place
+// takes what readers may be at, longest ago first; only then unread bundles; only then what is free on suspect segments.
+// It returns fewer places than wanted, or none, when that is all there is.
 func (c *Catalog) place(w *write) []place {
+	wanted := c.startPlaces(w)
+	p := &c.placer
+	if c.takeAllFree(w, wanted) && wanted > 0 {
+		return p.places
+	}
+	a := c.askFor(w)
+	a.unread = c.s.heldBack.reading == 0
+	c.makeAllRoom(w, &a, wanted)
+	if len(p.places) == 0 && !a.unread {
+		if seg, offset, ok := c.reuse(&a); ok {
+			c.taken(seg, offset)
+			return p.places
+		}
+		a.unread = true
+		if c.makeAllRoom(w, &a, 1); len(p.places) == 0 {
+			if seg, offset, ok := c.reuseWindow(&a); ok {
+				c.taken(seg, offset)
+			}
+		}
+	}
+	if len(p.places) == 0 {
+		p.worst = StageSuspect
+		c.takeSome(w, 1, false)
+	}
+	if len(p.places) == 0 {
+		c.refuse(&a)
+	}
+	return p.places
+}
+
+// placeFree is place for a write that has another way: it takes nothing that readers may be at, and evicts only if told
+// to.
+func (c *Catalog) placeFree(w *write, evict bool) []place {
+	wanted := c.startPlaces(w)
+	if !c.takeAllFree(w, wanted) && evict {
+		a := c.askFor(w)
+		a.unread = c.s.heldBack.reading == 0
+		c.makeAllRoom(w, &a, wanted)
+	}
+	return c.placer.places
+}
+
+// startPlaces begins a search and tells how many places there can be.
+func (c *Catalog) startPlaces(w *write) int {
 	c.asks++
 	p := &c.placer
 	clear(p.places)
-	p.places = p.places[:0]
-	wanted := int(min(w.o.Replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
-	for len(p.places) < wanted {
-		seg, offset, ok := c.takeFree(w)
-		if !ok {
-			break
-		}
-		c.taken(seg, offset)
+	p.places, p.worst = p.places[:0], StageActive
+	return int(min(w.replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
+}
+
+// putBack frees the places of a search that is given up.
+func (c *Catalog) putBack(size uint64) {
+	for _, p := range c.placer.places {
+		p.seg.free(p.offset, size)
 	}
-	if len(p.places) == wanted {
-		return p.places
-	}
+}
+
+func (c *Catalog) askFor(w *write) ask {
 	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: bundle.Prefix(w.key)}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}
-	for len(p.places) < wanted {
-		seg, offset, ok := c.takeHeld(w)
-		if !ok {
-			seg, offset, ok = c.makeRoom(&a)
+	return a
+}
+
+// takeAllFree takes what is free, and what the quarantine gives back by now. It reports whether that was enough.
+func (c *Catalog) takeAllFree(w *write, wanted int) bool {
+	for {
+		c.takeSome(w, wanted, true)
+		c.takeSome(w, wanted, false)
+		if len(c.placer.places) == wanted || !c.s.heldBack.ends.due(w.now) {
+			return len(c.placer.places) == wanted
 		}
+		c.endQuarantine(w.now)
+	}
+}
+
+// takeSome takes free ranges, on machines that hold no copy yet or on any.
+func (c *Catalog) takeSome(w *write, wanted int, apart bool) {
+	for len(c.placer.places) < wanted {
+		seg, offset, ok := c.takeFree(w, apart)
 		if !ok {
-			break
+			return
 		}
 		c.taken(seg, offset)
 	}
-	return p.places
+}
+
+// makeAllRoom takes what eviction makes free, on machines that hold no copy yet or on any.
+func (c *Catalog) makeAllRoom(w *write, a *ask, wanted int) {
+	for _, apart := range [...]bool{true, false} {
+		if a.apart = apart; apart && len(c.placer.places) == 0 && wanted == 1 {
+			continue // all are
+		}
+		for len(c.placer.places) < wanted {
+			seg, offset, ok := c.makeRoom(a)
+			if !ok {
+				break
+			}
+			c.taken(seg, offset)
+			c.takeSome(w, wanted, a.apart) // the victims may have had copies elsewhere
+		}
+	}
 }
 
 // taken notes a range; its segment serves no other replica of this put.
@@ -62,46 +141,56 @@ func (c *Catalog) taken(seg *segment, offset uint64) {
 }
 
 // takeFree takes a free range: on the preferred segments in their order, on those of the writer's host if it asked for
-// that, on one drawn by the weight of its size, on any.
-func (c *Catalog) takeFree(w *write) (*segment, uint64, bool) {
+// that, on one drawn by chance, on any.
+func (c *Catalog) takeFree(w *write, apart bool) (*segment, uint64, bool) {
 	for _, text := range w.o.Preferred {
 		for _, seg := range c.s.segments.byName[text] {
-			if offset, ok := c.takeOn(seg, w.size); ok {
+			if offset, ok := c.takeOn(seg, w.size, false); ok {
 				return seg, offset, true
 			}
 		}
 	}
 	mounted := c.s.segments.mounted
-	if w.o.SameHost && w.o.Replicas == 1 {
+	if w.o.SameHost && w.replicas == 1 {
 		if host := c.hostOf(w); host != "" {
 			for _, seg := range mounted {
 				if seg.info.HostID != host {
 					continue
 				}
-				if offset, ok := c.takeOn(seg, w.size); ok {
+				if offset, ok := c.takeOn(seg, w.size, false); ok {
 					return seg, offset, true
 				}
 			}
 		}
 	}
-	first := c.draw()
+	first := c.draw(w.size)
 	for i := range mounted {
 		at := first + i
 		if at >= len(mounted) {
 			at -= len(mounted)
 		}
-		if offset, ok := c.takeOn(mounted[at], w.size); ok {
+		if offset, ok := c.takeOn(mounted[at], w.size, apart); ok {
 			return mounted[at], offset, true
 		}
 	}
 	return nil, 0, false
 }
 
-func (c *Catalog) takeOn(seg *segment, size uint64) (uint64, bool) {
-	if seg.asked == c.asks {
+func (c *Catalog) takeOn(seg *segment, size uint64, apart bool) (uint64, bool) {
+	if seg.asked == c.asks || seg.at() > c.placer.worst || apart && c.sharesHost(seg) {
 		return 0, false
 	}
 	return seg.space.Alloc(size)
+}
+
+// sharesHost tells whether the machine of a segment got a copy already.
+func (c *Catalog) sharesHost(seg *segment) bool {
+	for i := range c.placer.places {
+		if c.placer.places[i].seg.host == seg.host {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Catalog) hostOf(w *write) string {
@@ -114,15 +203,37 @@ func (c *Catalog) hostOf(w *write) string {
 	return ""
 }
 
-// draw picks a segment by chance, each as often as its size weighs. Placing at random and trying all before giving up
-// keeps more large holes than equal filling does.
-func (c *Catalog) draw() int {
+// draw picks a segment by chance, each as often as its size weighs. Large objects take it as it comes: placing them at
+// random and trying all before giving up keeps more large holes than equal filling does. Small ones take the emptier of
+// two, which evens the load out and yet gives a fresh segment at most twice its share.
+func (c *Catalog) draw(size uint64) int {
+	var total uint64
 	mounted := c.s.segments.mounted
-	if len(mounted) < 2 || c.s.capacity == 0 {
+	for _, seg := range mounted {
+		if seg.at() <= c.placer.worst {
+			total += seg.info.Size
+		}
+	}
+	if len(mounted) < 2 || total == 0 {
 		return 0
 	}
-	at := c.dice.Uint64N(c.s.capacity)
-	for i, seg := range mounted {
+	first := c.drawOne(total)
+	if size >= limits.AllocLargeBytes {
+		return first
+	}
+	second := c.drawOne(total)
+	if freeShare(mounted[second]) > freeShare(mounted[first]) {
+		return second
+	}
+	return first
+}
+
+func (c *Catalog) drawOne(total uint64) int {
+	at := c.dice.Uint64N(total)
+	for i, seg := range c.s.segments.mounted {
+		if seg.at() > c.placer.worst {
+			continue
+		}
 		if at < seg.info.Size {
 			return i
 		}
@@ -131,34 +242,9 @@ func (c *Catalog) draw() int {
 	return 0
 }
 
-// takeHeld ends the quarantine of ranges that no reader can still be at, some at a time, until that makes room.
-func (c *Catalog) takeHeld(w *write) (*segment, uint64, bool) {
-	q := &c.s.heldBack
-	for q.earlies.due(w.now) {
-		c.begin()
-		for range limits.CatalogSliceItems {
-			if !q.earlies.due(w.now) {
-				break
-			}
-			end := q.earlies.pop()
-			if held, ok := q.ranges[end.item]; ok && held.early == end.at {
-				c.replicas = append(c.replicas, ReplicaChange{Segment: end.item.segment, Offset: end.item.offset, Size: held.size})
-			}
-		}
-		if len(c.replicas) == 0 {
-			continue
-		}
-		c.note(ChangeRelease, w.now).Replicas = c.replicas
-		c.stats.QuarantineEarlyReleases += uint64(len(c.replicas))
-		c.commit()
-		if seg, offset, ok := c.takeFree(w); ok {
-			return seg, offset, true
-		}
-	}
-	return nil, 0, false
-}
+func freeShare(seg *segment) float64 { return float64(seg.space.FreeBytes()) / float64(seg.info.Size) }
 
 // eligible tells whether room on a segment would serve the put.
 func (c *Catalog) eligible(seg *segment, a *ask) bool {
-	return seg != nil && seg.asked != a.number && seg.info.Size >= a.size
+	return seg != nil && seg.asked != a.number && seg.info.Size >= a.size && seg.at() == StageActive && !(a.apart && c.sharesHost(seg))
 }

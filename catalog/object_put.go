@@ -17,21 +17,26 @@ func (c *Catalog) check(key string, size uint64, o *PutOptions) error {
 }
 
 // PutStart begins the writing of a new object and appends its replicas to dst. The object is unreadable until PutEnd. A
-// key that is complete, or that another put began less than PutDiscardMs ago, is ErrObjectExists. A pool without room
-// evicts; ErrNoSpace means that nothing could be evicted, and then nothing was.
+// key that is complete, or that another put began less than PutDiscardMs ago, is ErrObjectExists, unless every copy is
+// lost: such an object is dropped. A pool without room evicts; ErrNoSpace means that nothing could be evicted, and then
+// nothing was.
 func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
 	if err := c.check(key, size, o); err != nil {
 		return dst, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := write{now: now, client: id, key: key, size: size, o: o, group: o.Group, hardPin: o.HardPin}
+	w := newWrite(now, id, key, size, o)
 	if n := c.s.lookup(key); n != 0 {
 		r := c.s.record(n)
-		if c.s.hasComplete(n) || Time(r.time)+Time(c.cfg.PutDiscardMs) >= now {
+		switch {
+		case c.s.allLost(n):
+			w.old, w.cause, w.aside = n, CauseLost, c.s.stagedOf(n)
+		case c.s.hasComplete(n) || Time(r.time)+Time(c.cfg.PutDiscardMs) >= now:
 			return dst, ErrObjectExists
+		default:
+			w.old, w.cause, w.until, w.handed = n, CauseDiscard, c.releaseAt(Time(r.time)), Never
 		}
-		w.old, w.cause, w.until, w.early = n, CauseDiscard, c.releaseAt(Time(r.time)), Never
 	}
 	return c.create(&w, dst)
 }
@@ -46,18 +51,29 @@ func (c *Catalog) releaseAt(start Time) Time {
 
 // A write is a new object to be made, in place of an old one if old is set.
 type write struct {
-	now     Time
-	client  UUID
-	key     string
-	size    uint64
-	o       *PutOptions
-	group   string
-	hardPin bool
-	pinned  Time // soft pin taken over
+	now      Time
+	client   UUID
+	key      string
+	size     uint64
+	o        *PutOptions
+	replicas uint64
+	group    string
+	hardPin  bool
+	pinned   Time // soft pin taken over
 
-	old          name // goes when the new one is made
-	cause        Cause
-	until, early Time
+	aside         name // a staged write that is pushed aside
+	old           name // goes when the new one is made, or at its end if that is staged
+	cause         Cause
+	until, handed Time
+	staged        bool
+	dataType      uint8
+}
+
+func newWrite(now Time, id UUID, key string, size uint64, o *PutOptions) write {
+	return write{
+		now: now, client: id, key: key, size: size, o: o, replicas: o.Replicas,
+		group: o.Group, hardPin: o.HardPin, dataType: o.DataType,
+	}
 }
 
 // create finds room for a new object, then decides both the end of the old one and the new one.
@@ -70,11 +86,24 @@ func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 		c.stats.PutStartAllocFailures++
 		return dst, ErrNoSpace
 	}
-	if uint64(len(places)) < w.o.Replicas {
+	if uint64(len(places)) < w.replicas {
 		c.stats.PutStartPartialAllocs++
 	}
+	return c.write(w, places, dst), nil
+}
+
+// write decides both the end of what the new object pushes away and the new object, in the ranges that were found.
+func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	c.begin()
-	if w.old != 0 {
+	if w.aside != 0 {
+		c.stats.DiscardedPuts++
+		c.noteAside(w.now, w.aside, CauseDiscard)
+	}
+	switch {
+	case w.old == 0 || w.staged:
+	case w.cause == CauseLost:
+		c.noteLost(w.now, w.old)
+	default:
 		if w.cause == CauseDiscard {
 			c.stats.DiscardedPuts++
 		}
@@ -82,7 +111,7 @@ func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 		if until <= w.now {
 			until = 0
 		}
-		c.noteDrop(w.now, w.old, w.cause, until, w.early)
+		c.noteDrop(w.now, w.old, w.cause, until, w.handed)
 	}
 	at := len(c.replicas)
 	id := c.s.nextReplica
@@ -94,11 +123,11 @@ func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 	}
 	ch := c.note(ChangePut, w.now)
 	ch.Client, ch.Key, ch.Size, ch.Group, ch.HardPin = w.client, w.key, w.size, w.group, w.hardPin
-	ch.DataType, ch.PinnedUntil = w.o.DataType, w.pinned
+	ch.DataType, ch.PinnedUntil, ch.Staged = w.dataType, w.pinned, w.staged
 	ch.Replicas = c.replicas[at:]
 	c.askPin(ch, w.o)
 	c.commit()
-	return dst, nil
+	return dst
 }
 
 // askPin writes the soft pin that a write asks for into its Change, with the life it will have.
@@ -123,38 +152,53 @@ func writes(replicaType int32) bool {
 func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.s.lookup(key)
-	if n == 0 {
-		return ErrObjectNotFound
+	n, old, err := c.written(id, key)
+	if err != nil {
+		return err
 	}
 	r := c.s.record(n)
-	if c.s.owners.list[r.client].id != id {
-		return ErrIllegalClient
-	}
 	if !r.isOpen() || !writes(replicaType) {
 		return nil
+	}
+	until, handed := Time(0), Time(0)
+	if old != 0 {
+		c.closeReads(old)
+		until, handed = c.held(old, now)
 	}
 	c.begin()
 	replicas := c.replicasOf(n, ReplicaProcessing)
 	ch := c.note(ChangeEnd, now)
 	ch.Client, ch.Key, ch.Replicas = id, key, replicas
 	ch.Checksum, ch.HasChecksum = checksum, hasChecksum
+	ch.Until, ch.HandedOut = until, handed
 	c.commit()
 	return nil
 }
 
-// PutRevoke takes back a write that did not succeed. Its ranges are free at once.
+// written finds what a client wrote under a key: the write that is staged, or else the object. Old is the object that a
+// staged write replaces.
+func (c *Catalog) written(id UUID, key string) (n, old name, err error) {
+	if n = c.s.lookup(key); n == 0 {
+		return 0, 0, ErrObjectNotFound
+	}
+	if st := c.s.stagedOf(n); st != 0 {
+		n, old = st, n
+	}
+	if c.s.owners.list[c.s.record(n).client].id != id {
+		return 0, 0, ErrIllegalClient
+	}
+	return n, old, nil
+}
+
+// PutRevoke takes back a write that did not succeed. Its ranges are free at once. An object that it was to replace stays.
 func (c *Catalog) PutRevoke(now Time, id UUID, key string, replicaType int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.s.lookup(key)
-	if n == 0 {
-		return ErrObjectNotFound
+	n, _, err := c.written(id, key)
+	if err != nil {
+		return err
 	}
 	r := c.s.record(n)
-	if c.s.owners.list[r.client].id != id {
-		return ErrIllegalClient
-	}
 	if !r.isOpen() || writes(replicaType) && c.s.hasComplete(n) {
 		return ErrInvalidWrite
 	}

@@ -14,16 +14,26 @@ func (c *Catalog) Exist(now Time, key string) bool {
 	return true
 }
 
-// Get appends the readable replicas of an object to dst and grants a lease. It takes no memory when dst has room.
+// Get appends the readable replicas of an object to dst and grants a lease: those of active clients or, when there are
+// none, those of suspect ones. It takes no memory when dst has room. From now on for the time of a lease somebody may read
+// these ranges, whatever becomes of the object.
 func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, error) {
 	hash := c.s.hash(key)
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
 	n := c.s.find(sh, hash, key)
+	for n != 0 && c.s.record(n).flags&flagClosing != 0 {
+		sh.mu.RUnlock()
+		c.mu.Lock() // whoever decides about the object's ranges holds it
+		c.mu.Unlock()
+		sh.mu.RLock()
+		n = c.s.find(sh, hash, key)
+	}
 	o, dst, err := c.view(n, dst)
 	if err == nil {
 		c.grant(n, now)
+		raise(&c.s.record(n).handed, int64(now))
 		o.LeaseMs = c.cfg.LeaseMs
 	}
 	return o, dst, err
@@ -49,25 +59,21 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 	}
 	// Loaded under the lock: whoever put a replica here had shared its segment before.
 	segments := *c.s.segments.shared.Load()
-	err := error(ErrObjectNotFound)
+	had := len(dst)
+	best, err := c.bestStage(n, segments)
+	if err != nil {
+		return Object{}, dst, err
+	}
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
 		rn = rep.more
 		seg := segments[rep.segment]
-		if seg.dead.Load() {
-			continue
+		if rep.status == ReplicaComplete && !seg.dead.Load() && seg.at() <= best {
+			dst = append(dst, Replica{rep.id, &seg.info, rep.offset, r.size, rep.status})
 		}
-		if rep.status != ReplicaComplete {
-			if err != nil {
-				err = ErrNotReady
-			}
-			continue
-		}
-		err = nil
-		dst = append(dst, Replica{rep.id, &seg.info, rep.offset, r.size, rep.status})
 	}
-	if err != nil {
-		return Object{}, dst, err
+	if len(dst) == had {
+		return Object{}, dst, ErrNotReady // its clients became suspected in this very moment
 	}
 	return Object{
 		Size:        r.size,
@@ -83,19 +89,31 @@ func (c *Catalog) readable(n name) error {
 	if c.s.record(n).flags&flagHidden != 0 {
 		return ErrObjectNotFound
 	}
-	segments := *c.s.segments.shared.Load()
-	err := error(ErrObjectNotFound)
+	_, err := c.bestStage(n, *c.s.segments.shared.Load())
+	return err
+}
+
+// bestStage gives the stage of the best readable copy: StageActive or StageSuspect. An object that is unfinished, or
+// whose copies are all suspected or lost, has none.
+func (c *Catalog) bestStage(n name, segments []*segment) (Stage, error) {
+	best, err := StageGone, error(ErrObjectNotFound)
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
-		if !segments[rep.segment].dead.Load() {
-			if rep.status == ReplicaComplete {
-				return nil
-			}
-			err = ErrNotReady
-		}
 		rn = rep.more
+		seg := segments[rep.segment]
+		stage := seg.at()
+		switch {
+		case seg.dead.Load() || stage == StageLost:
+		case rep.status != ReplicaComplete || stage == StageSuspected:
+			err = ErrNotReady
+		default:
+			best = min(best, stage)
+		}
 	}
-	return err
+	if best <= StageSuspect {
+		return best, nil
+	}
+	return best, err
 }
 
 // grant leases an object to a reader, who holds the shard's lock. The lease of a group is kept on the group: one store,

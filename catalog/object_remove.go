@@ -7,7 +7,8 @@ import (
 	"mooncake/internal/limits"
 )
 
-// Remove takes an object away. A leased one stays unless force is set; one that is being written stays always.
+// Remove takes an object away. A leased one stays unless force is set, and so does one that is being written: force
+// aborts the write, whose end will fail. A lost object is not there, and will not be there if its client returns.
 func (c *Catalog) Remove(now Time, key string, force bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -15,7 +16,61 @@ func (c *Catalog) Remove(now Time, key string, force bool) error {
 	if n == 0 {
 		return ErrObjectNotFound
 	}
+	if force && !c.s.allLost(n) && (c.s.record(n).isOpen() || c.s.stagedOf(n) != 0) {
+		c.abort(now, n)
+		return nil
+	}
 	return c.remove(now, n, force)
+}
+
+// abort removes an object with the write under way.
+func (c *Catalog) abort(now Time, n name) {
+	open, complete := n, name(0)
+	if st := c.s.stagedOf(n); st != 0 {
+		open, complete = st, n
+		c.closeReads(n)
+	}
+	c.begin()
+	c.noteAside(now, open, CauseAbort)
+	if complete != 0 {
+		until, handed := c.held(complete, now)
+		c.noteDrop(now, complete, CauseRemove, until, handed)
+	}
+	c.stats.AbortedPuts++
+	c.commit()
+}
+
+// noteAside decides that an unfinished object goes although its writer may be at work.
+func (c *Catalog) noteAside(now Time, n name, cause Cause) {
+	until := c.releaseAt(now)
+	if until <= now {
+		until = 0
+	}
+	c.noteDrop(now, n, cause, until, Never)
+}
+
+// held tells until when a reader may be at the ranges of an object, and since when; zero when nobody can.
+func (c *Catalog) held(n name, now Time) (until, handed Time) {
+	handed = Time(atomic.LoadInt64(&c.s.record(n).handed))
+	if until = handed + Time(c.cfg.LeaseMs); handed == 0 || until <= now {
+		return 0, 0
+	}
+	return until, handed
+}
+
+// closeReads lets readers of an object wait until the decision under way is carried out, so that none of them gets an
+// address after the time of the last hand-out was looked at.
+func (c *Catalog) closeReads(n name) { c.setClosing(n, flagClosing) }
+
+// openReads undoes closeReads for an object that stays.
+func (c *Catalog) openReads(n name) { c.setClosing(n, 0) }
+
+func (c *Catalog) setClosing(n name, flag uint8) {
+	r := c.s.record(n)
+	sh := c.s.shard(c.s.hash(r.key()))
+	sh.mu.Lock()
+	r.flags = r.flags&^flagClosing | flag
+	sh.mu.Unlock()
 }
 
 func (c *Catalog) remove(now Time, n name, force bool) error {
@@ -23,20 +78,37 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 	sh := c.s.shard(c.s.hash(r.key()))
 	sh.mu.Lock()
 	// Under the shard's lock, so that no reader is told of a lease that this removal then breaks.
-	if !force && c.leased(r, now) {
+	if !force && c.leased(r, now) && !c.s.allLost(n) {
 		sh.mu.Unlock()
 		return ErrHasLease
 	}
-	if r.isOpen() {
+	lost := c.s.allLost(n)
+	if !lost && (r.isOpen() || r.marks&markReplaced != 0) {
 		sh.mu.Unlock()
 		return ErrNotReady
 	}
 	r.flags |= flagHidden
 	sh.mu.Unlock()
+	until, handed := c.held(n, now)
 	c.begin()
-	c.noteDrop(now, n, CauseRemove, 0, 0)
+	if !lost {
+		c.noteDrop(now, n, CauseRemove, until, handed)
+		c.commit()
+		return nil
+	}
+	c.noteLost(now, n)
 	c.commit()
-	return nil
+	return ErrObjectNotFound
+}
+
+// noteLost decides that an object goes of which every copy is lost, with what was being written.
+func (c *Catalog) noteLost(now Time, n name) {
+	if c.s.record(n).isOpen() {
+		c.noteAside(now, n, CauseLost)
+		return
+	}
+	until, handed := c.held(n, now)
+	c.noteDrop(now, n, CauseLost, until, handed)
 }
 
 // leased tells whether a read protects an object. The lease of its group counts if the object was complete when it was
@@ -66,12 +138,22 @@ func (c *Catalog) RemoveMatching(now Time, match func(key string) bool, force bo
 		var keys []string
 		keys, more = c.keySlice(&at, false)
 		for _, key := range keys {
-			if match(key) && c.Remove(now, key, force) == nil {
+			if match(key) && c.removeWhole(now, key, force) == nil {
 				removed++
 			}
 		}
 	}
 	return removed
+}
+
+// removeWhole removes an object, but for one that is being written.
+func (c *Catalog) removeWhole(now Time, key string, force bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.s.lookup(key); n != 0 {
+		return c.remove(now, n, force)
+	}
+	return ErrObjectNotFound
 }
 
 func (c *Catalog) removeSlice(now Time, at *cursor, force bool) (removed int64, more bool) {
@@ -82,7 +164,7 @@ func (c *Catalog) removeSlice(now Time, at *cursor, force bool) (removed int64, 
 		if n == 0 {
 			return removed, false
 		}
-		if c.s.segments.dying != nil && !c.s.prune(n) {
+		if c.s.segments.dying != nil && !c.s.prune(n) || c.s.record(n).marks&markStaged != 0 {
 			continue
 		}
 		if c.remove(now, n, force) == nil {
@@ -102,7 +184,7 @@ func (c *Catalog) ClearReplicas(now Time, id UUID, key, segmentName string) bool
 		return false
 	}
 	r := c.s.record(n)
-	if c.s.owners.list[r.client].id != id || c.leased(r, now) {
+	if c.s.owners.list[r.client].id != id || c.leased(r, now) || r.marks&markReplaced != 0 || c.s.allLost(n) {
 		return false
 	}
 	if segmentName == "" {
@@ -119,9 +201,15 @@ func (c *Catalog) ClearReplicas(now Time, id UUID, key, segmentName string) bool
 	if len(some) == 0 {
 		return false
 	}
+	c.closeReads(n)
+	whole := len(some) == int(r.replicas)
 	ch := c.note(ChangeDrop, now)
 	ch.Key, ch.Cause, ch.Replicas = key, CauseRemove, some
+	ch.Until, ch.HandedOut = c.held(n, now)
 	c.commit()
+	if !whole {
+		c.openReads(n)
+	}
 	return true
 }
 
@@ -187,7 +275,7 @@ func (c *Catalog) keySlice(at *cursor, readable bool) (keys []string, more bool)
 		if n == 0 {
 			return keys, false
 		}
-		if !readable || c.readable(n) == nil {
+		if c.s.record(n).marks&markStaged == 0 && (!readable || c.readable(n) == nil) {
 			keys = append(keys, strings.Clone(c.s.record(n).key()))
 		}
 	}

@@ -1,22 +1,25 @@
 package catalog
 
-import (
-	"strings"
-	"sync/atomic"
-)
+import "strings"
 
-// UpsertStart begins the writing of an object that may exist. A value of the same size goes over the old one in place;
-// one of another size gets its room first and then takes the old one's place, so a refused upsert leaves the old value.
-// A write under way, whoever's, is pushed aside. The object keeps its group; asking for another is ErrInvalidParams.
+// UpsertStart begins the writing of an object that may exist. The new value gets ranges of its own and takes the old
+// one's place at UpsertEnd; until then readers see the old value, and a failed upsert leaves it. Only a value of the same
+// size for which there is no room goes over the old one in place. A write under way, whoever's, is pushed aside. The
+// object keeps its group; asking for another is ErrInvalidParams.
 func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
 	if err := c.check(key, size, o); err != nil {
 		return dst, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := write{now: now, client: id, key: key, size: size, o: o, group: o.Group, hardPin: o.HardPin}
+	w := newWrite(now, id, key, size, o)
 	n := c.s.lookup(key)
 	if n == 0 {
+		return c.create(&w, dst)
+	}
+	w.old, w.aside = n, c.s.stagedOf(n)
+	if c.s.allLost(n) {
+		w.cause = CauseLost
 		return c.create(&w, dst)
 	}
 	r := c.s.record(n)
@@ -25,25 +28,56 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 		return dst, ErrInvalidParams
 	}
 	w.group = strings.Clone(old) // the record may go before the name is used
-	if pin := c.s.pins[n]; pin > now {
-		w.pinned = pin
-	}
-	w.old, w.until = n, c.releaseAt(now)
 	if r.isOpen() {
-		w.cause, w.early = CauseDiscard, Never
+		if pin := c.s.pins[n]; pin > now {
+			w.pinned = pin
+		}
+		w.cause, w.until, w.handed = CauseDiscard, c.releaseAt(now), Never
 		return c.create(&w, dst)
 	}
+	w.staged, w.cause = true, CauseUpsert
 	if r.size == size {
-		return c.reopen(&w, n, dst)
+		return c.replace(&w, n, dst)
 	}
-	w.cause, w.early = CauseUpsert, c.leaseEnd(n)
 	w.hardPin = w.hardPin || r.flags&flagHardPin != 0
 	return c.create(&w, dst)
+}
+
+// replace lets a client write a value of the same size, as many copies as before: into free ranges, or into such that
+// eviction makes free if somebody may be reading the old ones, or over the old ones.
+func (c *Catalog) replace(w *write, n name, dst []Replica) ([]Replica, error) {
+	if !c.s.arena.ensure(recordBytes+len(w.key), unitBytes+max(len(w.group), len(w.key))) {
+		return dst, ErrInternal
+	}
+	r := c.s.record(n)
+	w.replicas, w.hardPin, w.dataType = c.activeCopies(n), r.flags&flagHardPin != 0, r.dataType
+	until, _ := c.held(n, w.now)
+	if places := c.placeFree(w, until != 0); uint64(len(places)) == w.replicas {
+		return c.write(w, places, dst), nil
+	}
+	c.putBack(w.size)
+	return c.reopen(w, n, dst)
+}
+
+// activeCopies counts the replicas of an object on segments that accept writes, and is 1 when there is none.
+func (c *Catalog) activeCopies(n name) (copies uint64) {
+	for rn := n; rn != 0; {
+		rep := c.s.replica(rn)
+		if c.s.segments.list[rep.segment].at() == StageActive {
+			copies++
+		}
+		rn = rep.more
+	}
+	return max(copies, 1)
 }
 
 // reopen lets a client write over an object in place.
 func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 	c.begin()
+	if w.aside != 0 {
+		c.stats.DiscardedPuts++
+		c.noteAside(w.now, w.aside, CauseDiscard)
+	}
 	replicas := c.replicasOf(n, ReplicaComplete)
 	for i := range replicas {
 		seg := c.s.segments.byID[replicas[i].Segment]
@@ -64,14 +98,4 @@ func (c *Catalog) UpsertEnd(now Time, id UUID, key string, checksum uint64, hasC
 // UpsertRevoke is PutRevoke. The value that an upsert in place has begun to write over is lost with it.
 func (c *Catalog) UpsertRevoke(now Time, id UUID, key string, replicaType int32) error {
 	return c.PutRevoke(now, id, key, replicaType)
-}
-
-// leaseEnd is the time from which no reader of the object can still be at work.
-func (c *Catalog) leaseEnd(n name) Time {
-	r := c.s.record(n)
-	end := atomic.LoadInt64(&r.lease)
-	if r.unit != 0 {
-		end = max(end, atomic.LoadInt64(&c.s.unit(r.unit).lease))
-	}
-	return Time(end)
 }

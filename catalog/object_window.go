@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"mooncake/bundle"
 )
@@ -21,27 +22,37 @@ const wall = ^uint32(0)
 // youngest range is older than that of any other. It is for pools in which setting the oldest objects free one by one
 // does not lead to one hole, as when a large object meets thousands of small ones.
 func (c *Catalog) searchWindows(a *ask) (*segment, uint64, bool) {
-	first := c.draw()
+	first := c.draw(a.size)
 	mounted := c.s.segments.mounted
+	var found *segment
+	best := wall
 	for i := range mounted {
 		seg := mounted[(first+i)%len(mounted)]
 		if !c.eligible(seg, a) {
 			continue
 		}
 		c.collectCells(seg, a)
-		offset, ok := c.bestWindow(seg.info.Size, a.size)
-		if !ok {
-			continue
-		}
-		c.startVictims()
-		for _, cl := range c.placer.cells {
-			if cl.offset < offset+a.size && offset < cl.end {
-				c.addVictim(c.wholeOf(cl.record))
+		if _, age, ok := c.bestWindow(seg.info.Size, a.size); ok && (found == nil || age < best) {
+			found, best = seg, age
+			if !a.reuse {
+				break // any will do, as long as readers are left alone
 			}
 		}
-		return seg, offset, true
 	}
-	return nil, 0, false
+	if found == nil {
+		return nil, 0, false
+	}
+	if a.reuse {
+		c.collectCells(found, a)
+	}
+	offset, _, _ := c.bestWindow(found.info.Size, a.size)
+	c.startVictims()
+	for _, cl := range c.placer.cells {
+		if cl.record != 0 && cl.offset < offset+a.size && offset < cl.end {
+			c.addVictim(c.wholeOf(cl.record))
+		}
+	}
+	return found, offset, true
 }
 
 // collectCells lists what lies on a segment in the order of addresses.
@@ -58,9 +69,15 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 		rn = rep.segNext
 	}
 	for key, held := range c.s.heldBack.ranges {
-		if key.segment == seg.info.ID {
-			cells = append(cells, cell{offset: key.offset, end: key.offset + held.size, age: wall})
+		if key.segment != seg.info.ID {
+			continue
 		}
+		age := wall
+		if a.reuse && held.handed != Never {
+			// Later than any victim, and the later the shorter ago it was handed out.
+			age = uint32(min(max(held.until-a.now, 1), Time(wall-1)))
+		}
+		cells = append(cells, cell{offset: key.offset, end: key.offset + held.size, age: age})
 	}
 	slices.SortFunc(cells, func(x, y cell) int { return cmp.Compare(x.offset, y.offset) })
 	c.placer.cells = cells
@@ -73,16 +90,19 @@ func (c *Catalog) willing(record name, a *ask) uint32 {
 		return wall
 	}
 	age := c.age(n, a.now)
-	if age > bucketOf(int64(a.now)) || c.spared(n, a) {
+	if age > bucketOf(int64(a.now)) || c.stays(n, a) {
 		return wall
+	}
+	if a.reuse {
+		return 0
 	}
 	return age
 }
 
-// bestWindow returns where a range of the given size covers no wall and the oldest cells. Sliding a window to the right
+// bestWindow returns where a range of the given size covers no wall and the oldest cells, and the age of the youngest. Sliding a window to the right
 // until it meets the next cell only loses cells, so it is enough to look at windows that end where a cell begins, or at
 // the end.
-func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, bool) {
+func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, uint32, bool) {
 	cells := c.placer.cells
 	queue, head := c.placer.window[:0], 0 // queue[head:]: cells of the window with falling ages
 	best, found, bestAge := uint64(0), false, wall
@@ -121,7 +141,20 @@ func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, bool) {
 		queue = append(queue, i)
 	}
 	c.placer.window = queue
-	return best, found
+	return best, bestAge, found
+}
+
+// stays tells whether an object or a unit may not go for this put at this point of its search.
+func (c *Catalog) stays(n name, a *ask) bool { return c.spared(n, a) || !a.unread && c.unreadBundle(n) }
+
+// unreadBundle tells whether somebody wrote a bundle that nobody has looked at since. Evicting one loses data for certain,
+// where taking a range that was handed out a moment ago only may spoil the reading of an object that was removed.
+func (c *Catalog) unreadBundle(n name) bool {
+	if !c.s.isUnit(n) {
+		return false
+	}
+	u := c.s.unit(n)
+	return u.parts > 0 && atomic.LoadInt64(&u.lease)-c.cfg.LeaseMs < u.lastTouch
 }
 
 // spared tells whether an object or a unit is the asking put's own, or holds a part of the put's bundle.

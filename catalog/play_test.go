@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -143,6 +144,9 @@ var deeds = map[string]func(p *play, a args) string{
 	"stats":     (*play).stats,
 	"tick":      (*play).tick,
 	"stall":     (*play).stall,
+	"clients":   (*play).stages,
+	"suspect":   (*play).suspect,
+	"dead":      (*play).dead,
 }
 
 func (p *play) rules(a args) string {
@@ -151,8 +155,12 @@ func (p *play) rules(a args) string {
 		switch k {
 		case "lease":
 			c.LeaseMs = p.ms(v)
-		case "ttl":
-			c.ClientTTLMs = p.ms(v)
+		case "active":
+			c.ClientActiveTTLMs = p.ms(v)
+		case "suspicion":
+			c.ClientSuspicionTTLMs = p.ms(v)
+		case "lost":
+			c.ClientLostTTLMs = p.ms(v)
 		case "discard":
 			c.PutDiscardMs = p.ms(v)
 		case "release":
@@ -217,8 +225,11 @@ func (p *play) id(text string) UUID {
 // mount CLIENT SEGMENT SIZE [name=] [base=] [host=]
 func (p *play) mount(a args) string {
 	s := Segment{
-		ID: p.id(a.word(1)), Name: a.word(0), Base: 1 << 40, Size: p.bytes(a.word(2)),
+		ID: p.id(a.word(1)), Name: a.word(0), Base: 1<<40 + p.id(a.word(1)).Lo<<30, Size: p.bytes(a.word(2)),
 		Endpoint: a.word(0) + ":1", Protocol: "tcp", HostID: a.named["host"],
+	}
+	if v, ok := a.named["at"]; ok {
+		s.Endpoint = v
 	}
 	if v, ok := a.named["name"]; ok {
 		s.Name = v
@@ -422,9 +433,49 @@ func (p *play) listSegments(args) string {
 
 func (p *play) stats(args) string {
 	s := p.catalog().Stats()
-	return fmt.Sprintf("keys %d open %d soft %d allocated %d quarantined %d of %d active %d evicted %d discarded %d released %d refused %d partial %d",
+	text := fmt.Sprintf("keys %d open %d soft %d allocated %d quarantined %d of %d active %d evicted %d discarded %d released %d refused %d partial %d",
 		s.Keys, s.OpenKeys, s.SoftPinnedKeys, s.AllocatedBytes, s.QuarantinedBytes, s.CapacityBytes, s.ActiveClients,
 		s.EvictedKeys, s.DiscardedPuts, s.ReleasedPuts, s.PutStartAllocFailures, s.PutStartPartialAllocs)
+	if s.LostKeys+s.LostBytes > 0 {
+		text += fmt.Sprintf(" lost %d keys %d bytes", s.LostKeys, s.LostBytes)
+	}
+	if s.HandOutReuses > 0 {
+		text += fmt.Sprintf(" reused %d", s.HandOutReuses)
+	}
+	for _, r := range []struct {
+		why string
+		n   uint64
+	}{
+		{"leased", s.Refusals.Leased},
+		{"pinned", s.Refusals.Pinned},
+		{"in flight", s.Refusals.InFlight},
+		{"own", s.Refusals.OwnBundle},
+		{"no segment", s.Refusals.NoSegment},
+	} {
+		if r.n > 0 {
+			text += fmt.Sprintf(" (%s %d)", r.why, r.n)
+		}
+	}
+	return text
+}
+
+// clients: everybody's stage, in order of name
+func (p *play) stages(args) string {
+	var list []string
+	for _, text := range slices.Sorted(maps.Keys(p.clients)) {
+		list = append(list, text+" "+p.catalog().ClientStage(p.id(text)).String())
+	}
+	return strings.Join(list, ", ")
+}
+
+// suspect CLIENT: a probe failed
+func (p *play) suspect(a args) string {
+	return strconv.FormatBool(p.catalog().Suspect(p.now, p.id(a.word(0))))
+}
+
+// dead CLIENT: its connections are gone
+func (p *play) dead(a args) string {
+	return strconv.Itoa(p.catalog().WriterGone(p.now, p.id(a.word(0)))) + " writes ended"
 }
 
 // tick TIME: pings and sweeps, once a second
@@ -440,11 +491,19 @@ func (p *play) tick(a args) string {
 			}
 		}
 		s := p.catalog().Sweep(p.now)
-		for _, id := range s.ExpiredClients {
-			events = append(events, fmt.Sprintf("after %d ms client %s expired", p.now-start, p.names[id]))
+		for _, e := range []struct {
+			what string
+			ids  []UUID
+		}{{"suspect", s.SuspectClients}, {"suspected", s.SuspectedClients}, {"lost", s.LostClients}, {"gone", s.GoneClients}} {
+			for _, id := range e.ids {
+				events = append(events, fmt.Sprintf("after %d ms %s is %s", p.now-start, p.names[id], e.what))
+			}
 		}
 		for _, seg := range s.LostSegments {
-			events = append(events, "lost "+p.names[seg.ID])
+			events = append(events, "without "+p.names[seg.ID])
+		}
+		if s.AbortedPuts > 0 {
+			events = append(events, fmt.Sprintf("%d writes ended", s.AbortedPuts))
 		}
 		if s.ReleasedPuts > 0 {
 			events = append(events, fmt.Sprintf("after %d ms %d unfinished released", p.now-start, s.ReleasedPuts))

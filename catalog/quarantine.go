@@ -43,13 +43,14 @@ func (h *timeHeap[T]) pop() timed[T] {
 // due tells whether the first item's time has come.
 func (h timeHeap[T]) due(now Time) bool { return len(h) > 0 && h[0].at <= now }
 
-// quarantine holds the ranges that no replica owns but somebody may still write or read: they are not free. The heap may
+// quarantine holds the ranges that no replica owns but somebody may still write or read: they are not free. The heaps may
 // name ranges that are gone; the map says what is true.
 type quarantine struct {
-	ranges  map[rangeKey]heldRange
-	ends    timeHeap[rangeKey]
-	earlies timeHeap[rangeKey] // those that a put in need may have at some time
-	bytes   uint64
+	ranges   map[rangeKey]heldRange
+	ends     timeHeap[rangeKey]
+	handOuts timeHeap[rangeKey] // those that wait for readers only, by the time of their hand-out
+	bytes    uint64
+	reading  uint64 // of bytes, those that wait for readers only
 }
 
 type rangeKey struct {
@@ -58,19 +59,21 @@ type rangeKey struct {
 }
 
 type heldRange struct {
-	size  uint64
-	until Time
-	early Time // from when a put in need may have it
+	size   uint64
+	until  Time
+	handed Time // when a reader last got the address; Never if a writer may be at work
 }
 
 func newQuarantine() quarantine { return quarantine{ranges: map[rangeKey]heldRange{}} }
 
-func (q *quarantine) add(seg *segment, offset, size uint64, until, early Time) {
+func (q *quarantine) add(seg *segment, offset, size uint64, until, handed Time) {
 	key := rangeKey{seg.info.ID, offset}
-	q.ranges[key] = heldRange{size, until, early}
+	q.ranges[key] = heldRange{size, until, handed}
 	q.ends.push(until, key)
-	if early != Never {
-		q.earlies.push(early, key)
+	if handed != Never {
+		q.handOuts.push(handed, key)
+		q.reading += size
+		seg.reading += size
 	}
 	seg.quarantined += size
 	q.bytes += size
@@ -86,10 +89,25 @@ func (q *quarantine) end(seg *segment, offset, size uint64) bool {
 	delete(q.ranges, key)
 	seg.quarantined -= size
 	q.bytes -= size
+	if held.handed != Never {
+		seg.reading -= size
+		q.reading -= size
+	}
 	if len(q.ranges) == 0 {
 		*q = newQuarantine() // a map never shrinks, and the heap names nothing that is left
 	}
 	return true
+}
+
+// tidyHandOuts takes off hand-outs whose ranges were freed in the meantime.
+func (q *quarantine) tidyHandOuts() {
+	for len(q.handOuts) > 0 {
+		top := q.handOuts[0]
+		if held, ok := q.ranges[top.item]; ok && held.handed == top.at {
+			return
+		}
+		q.handOuts.pop()
+	}
 }
 
 // forget drops the ranges of a segment that goes.
@@ -103,4 +121,5 @@ func (q *quarantine) forget(seg *segment) {
 		}
 	}
 	q.bytes -= seg.quarantined
+	q.reading -= seg.reading
 }

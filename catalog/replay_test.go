@@ -25,8 +25,10 @@ type replayed struct {
 
 func testConfig() Config {
 	return Config{
-		LeaseMs: 10_000, SoftPinMs: 1_800_000, MaxSoftPinMs: 86_400_000, ClientTTLMs: 10_000,
-		PutDiscardMs: 30_000, PutReleaseMs: 600_000,
+		LeaseMs: 10_000, SoftPinMs: 1_800_000, MaxSoftPinMs: 86_400_000,
+		SuspectMissedPingsMs: 3000, ClientActiveTTLMs: 10_000, ClientSuspicionTTLMs: 20_000, ClientLostTTLMs: 300_000,
+		WriterQuarantineMs: 5000,
+		PutDiscardMs:       30_000, PutReleaseMs: 600_000,
 		EvictionRatio: 0.05, HighWatermark: 0.9, AllowEvictSoftPinned: true, Seed: 1,
 	}
 }
@@ -85,7 +87,7 @@ type dumpedObject struct {
 	Time             int64
 	Checksum         uint64
 	Flags            uint8
-	Open             bool
+	Open, Staged     bool
 	DataType         uint8
 	PinnedUntil      Time
 	Pending          string
@@ -116,7 +118,7 @@ func dump(s *state, now Time) dumped {
 		}
 		for key, held := range s.heldBack.ranges {
 			if key.segment == seg.info.ID {
-				ds.Held = append(ds.Held, [4]uint64{key.offset, held.size, uint64(held.until), uint64(held.early)})
+				ds.Held = append(ds.Held, [4]uint64{key.offset, held.size, uint64(held.until), uint64(held.handed)})
 			}
 		}
 		slices.SortFunc(ds.Held, func(a, b [4]uint64) int { return cmp.Compare(a[0], b[0]) })
@@ -137,7 +139,7 @@ func dump(s *state, now Time) dumped {
 	eachRecord(s, func(n name, r *record) {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
-			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), DataType: r.dataType,
+			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
 			Pending: fmt.Sprint(s.pending[n]),
 		}
 		if until := s.pins[n]; until > now {
@@ -154,7 +156,9 @@ func dump(s *state, now Time) dumped {
 		}
 		d.Objects = append(d.Objects, o)
 	})
-	slices.SortFunc(d.Objects, func(a, b dumpedObject) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(d.Objects, func(a, b dumpedObject) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Replicas[0], b.Replicas[0]))
+	})
 	return d
 }
 
@@ -170,13 +174,27 @@ func check(t fataler, s *state) {
 	t.Helper()
 	type span struct{ off, size uint64 }
 	taken := map[*segment][]span{}
-	var records, allocated uint64
+	var records, allocated, staged, lost uint64
+	opens := map[uint32]uint64{}
 	lists := map[uint8]int{}
 	eachRecord(s, func(n name, r *record) {
 		records++
 		hash := s.hash(r.key())
-		if s.find(s.shard(hash), hash, r.key()) != n {
-			t.Fatalf("%q is not in the index", r.key())
+		indexed := s.find(s.shard(hash), hash, r.key())
+		if st := r.marks&markStaged != 0; st == (indexed == n) || st && s.staged[indexed] != n || indexed == 0 {
+			t.Fatalf("%q: marks %x, and the index has another: %v", r.key(), r.marks, indexed != n)
+		}
+		if r.marks&markStaged != 0 {
+			staged++
+		}
+		if (r.marks&markReplaced != 0) != (s.staged[n] != 0) {
+			t.Fatalf("%q: marks %x, staged %d", r.key(), r.marks, s.staged[n])
+		}
+		if r.marks&markLost != 0 {
+			lost++
+		}
+		if r.isOpen() {
+			opens[r.client]++
 		}
 		lists[r.list]++
 		count := 0
@@ -194,14 +212,22 @@ func check(t fataler, s *state) {
 		if count != int(r.replicas) || count == 0 {
 			t.Fatalf("%q says %d replicas and has %d", r.key(), r.replicas, count)
 		}
-		if r.isOpen() != s.unfinished(n) || r.marks&markVictim != 0 || r.flags&flagHidden != 0 {
+		if r.isOpen() != s.unfinished(n) || r.marks&markVictim != 0 || r.flags&(flagHidden|flagClosing) != 0 {
 			t.Fatalf("%q: list %d, flags %x, marks %x", r.key(), r.list, r.flags, r.marks)
 		}
 		if _, ok := s.pins[n]; ok != (r.marks&markSoftPin != 0) {
 			t.Fatalf("%q: soft pin mark %x", r.key(), r.marks)
 		}
 	})
-	if records != s.keys || allocated != s.allocated {
+	for number, o := range s.owners.list {
+		if o.objects > 0 && o.open != opens[uint32(number)] {
+			t.Fatalf("%v writes %d objects, %d are counted", o.id, opens[uint32(number)], o.open)
+		}
+	}
+	if staged != uint64(len(s.staged)) || lost != s.lostKeys {
+		t.Fatalf("%d staged of %d, %d lost of %d", staged, len(s.staged), lost, s.lostKeys)
+	}
+	if records-staged != s.keys || allocated != s.allocated {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
 	checkUnits(t, s, lists)
@@ -219,11 +245,14 @@ func check(t fataler, s *state) {
 		if used != seg.used || uint64(len(all)) != seg.objects {
 			t.Fatalf("segment %v: %d bytes of %d, %d objects of %d", seg.info.ID, used, seg.used, len(all), seg.objects)
 		}
-		quarantined := uint64(0)
+		quarantined, reading := uint64(0), uint64(0)
 		for key, h := range s.heldBack.ranges {
 			if key.segment == seg.info.ID {
 				all = append(all, span{key.offset, h.size})
 				quarantined += h.size
+				if h.handed != Never {
+					reading += h.size
+				}
 			}
 		}
 		held += quarantined
@@ -238,7 +267,7 @@ func check(t fataler, s *state) {
 			}
 			end += sp.size
 		}
-		if end != seg.info.Size || quarantined != seg.quarantined {
+		if end != seg.info.Size || quarantined != seg.quarantined || reading != seg.reading {
 			t.Fatalf("segment %v: %d bytes of %d, %d quarantined of %d", seg.info.ID, end, seg.info.Size, quarantined, seg.quarantined)
 		}
 	}
@@ -294,7 +323,7 @@ func TestSizes(t *testing.T) {
 		most uintptr
 	}{
 		{"replica", unsafe.Sizeof(replica{}), 40},
-		{"record", unsafe.Sizeof(record{}), 112},
+		{"record", unsafe.Sizeof(record{}), 120},
 		{"unit", unsafe.Sizeof(unit{}), 80},
 		{"shard", unsafe.Sizeof(shard{}), 64},
 	} {

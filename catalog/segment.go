@@ -2,21 +2,27 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"mooncake/catalog/alloc"
 )
 
-// A segment is a mounted range and what lies on it. Readers look at info and dead.
+// A segment is a mounted range and what lies on it. Readers look at info, dead and stage.
 type segment struct {
 	info        SegmentInfo
 	number      uint32
-	dead        atomic.Bool // unmounted; its replicas are out of sight and wait to be tidied
+	dead        atomic.Bool   // unmounted; its replicas are out of sight and wait to be tidied
+	stage       atomic.Uint32 // Stage of the client; only a leader knows it
+	host        string        // what replicas keep apart
 	space       *alloc.Alloc
 	head        name // list of replicas
 	objects     uint64
 	used        uint64 // bytes of replicas
 	quarantined uint64 // bytes held back
+	reading     uint64 // those of them that wait for readers only
+	counted     name   // where the count of lost objects goes on
+	counting    bool   // that count is not finished
 	asked       uint32 // the last put that took a range of it or cannot use it
 }
 
@@ -35,15 +41,17 @@ type segmentTable struct {
 	byID    map[UUID]*segment
 	byName  map[string][]*segment // names need not be unique
 	byOwner map[UUID][]*segment
-	mounted []*segment // in the order of mounts
-	dying   []*segment // unmounted, with replicas still to be tidied
-	numbers []uint32   // free places of list
+	byPlace map[string][]*segment // by endpoint
+	mounted []*segment            // in the order of mounts
+	dying   []*segment            // unmounted, with replicas still to be tidied
+	numbers []uint32              // free places of list
 }
 
 func (t *segmentTable) init() {
 	t.byID = map[UUID]*segment{}
 	t.byName = map[string][]*segment{}
 	t.byOwner = map[UUID][]*segment{}
+	t.byPlace = map[string][]*segment{}
 	t.share()
 }
 
@@ -53,7 +61,7 @@ func (t *segmentTable) share() {
 }
 
 func (t *segmentTable) mount(info *SegmentInfo) {
-	seg := &segment{info: *info, space: alloc.New(info.Size)}
+	seg := &segment{info: *info, space: alloc.New(info.Size), host: hostOf(&info.Segment)}
 	if n := len(t.numbers); n > 0 {
 		seg.number, t.numbers = t.numbers[n-1], t.numbers[:n-1]
 		t.list[seg.number] = seg
@@ -65,7 +73,25 @@ func (t *segmentTable) mount(info *SegmentInfo) {
 	t.byID[info.ID] = seg
 	t.byName[info.Name] = append(t.byName[info.Name], seg)
 	t.byOwner[info.Client] = append(t.byOwner[info.Client], seg)
+	if info.Endpoint != "" {
+		t.byPlace[info.Endpoint] = append(t.byPlace[info.Endpoint], seg)
+	}
 	t.mounted = append(t.mounted, seg)
+}
+
+// at gives the stage of the segment's client.
+func (seg *segment) at() Stage { return Stage(seg.stage.Load()) }
+
+// hostOf names the machine of a segment: what its client says, or else where its endpoint is.
+func hostOf(s *Segment) string {
+	if s.HostID != "" {
+		return s.HostID
+	}
+	host := s.Endpoint
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && (strings.IndexByte(host, ':') == i || strings.HasPrefix(host, "[")) {
+		host = host[:i]
+	}
+	return strings.Trim(host, "[]")
 }
 
 // unmount takes a segment out of every look-up. Its replicas are invisible from here on.
@@ -74,8 +100,9 @@ func (t *segmentTable) unmount(seg *segment) {
 	delete(t.byID, seg.info.ID)
 	cutFrom(t.byName, seg.info.Name, seg)
 	cutFrom(t.byOwner, seg.info.Client, seg)
+	cutFrom(t.byPlace, seg.info.Endpoint, seg)
 	t.mounted = without(t.mounted, seg)
-	seg.used, seg.quarantined, seg.space = 0, 0, nil
+	seg.used, seg.quarantined, seg.reading, seg.space, seg.counting = 0, 0, 0, nil, false
 	t.dying = append(t.dying, seg)
 	t.retire()
 }
@@ -114,6 +141,9 @@ func (t *segmentTable) link(s *state, rn name) {
 func (t *segmentTable) unlink(s *state, rn name) {
 	rep := s.replica(rn)
 	seg := t.list[rep.segment]
+	if seg.counted == rn {
+		seg.counted = rep.segNext
+	}
 	if rep.segPrev != 0 {
 		s.replica(rep.segPrev).segNext = rep.segNext
 	} else {
@@ -170,6 +200,7 @@ type ownerTable struct {
 type owner struct {
 	id      UUID
 	objects uint64
+	open    uint64 // of them, those being written
 }
 
 func (t *ownerTable) ref(id UUID) uint32 {

@@ -2,8 +2,9 @@ package catalog
 
 import "mooncake/internal/limits"
 
-// MountSegment gives a segment to the cluster. The same id again is fine and changes nothing. The client's TTL starts,
-// but it counts as alive only after ReMountSegments.
+// MountSegment gives a segment to the cluster. The same again is fine and changes nothing; the same id with another base
+// or size is ErrInvalidParams, and so is a range that overlaps another segment of the endpoint. The client's time starts,
+// but it counts as remounted only after ReMountSegments.
 func (c *Catalog) MountSegment(now Time, id UUID, s Segment) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -15,7 +16,14 @@ func (c *Catalog) mount(now Time, id UUID, cl *client, s *Segment) error {
 	if s.Base == 0 || s.Size == 0 || s.Base+s.Size < s.Base {
 		return ErrInvalidParams
 	}
-	if c.s.segments.byID[s.ID] == nil {
+	if seg := c.s.segments.byID[s.ID]; seg != nil {
+		if seg.info.Base != s.Base || seg.info.Size != s.Size {
+			return ErrInvalidParams
+		}
+	} else {
+		if err := c.displace(now, id, s); err != nil {
+			return err
+		}
 		if len(c.s.segments.list) >= limits.CatalogSegmentsMax {
 			return ErrUnavailableStatus
 		}
@@ -51,7 +59,6 @@ func (c *Catalog) ReMountSegments(now Time, id UUID, segments []Segment) error {
 		}
 	}
 	cl.ok = true
-	c.active++
 	return nil
 }
 
@@ -73,41 +80,45 @@ func (c *Catalog) UnmountSegment(now Time, id, _ UUID) ([]SegmentInfo, error) {
 	return gone, nil
 }
 
-// Segments lists the mounted segments in the order of their mounts.
+// Segments lists the mounted segments in the order of their mounts, without those of lost clients.
 func (c *Catalog) Segments() []SegmentStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]SegmentStatus, 0, len(c.s.segments.mounted))
 	for _, seg := range c.s.segments.mounted {
-		list = append(list, statusOf(seg))
+		if seg.at() < StageLost {
+			list = append(list, statusOf(seg))
+		}
 	}
 	return list
 }
 
-// SegmentsOf lists the segments of a client.
+// SegmentsOf lists the segments of a client, lost or not.
 func (c *Catalog) SegmentsOf(id UUID) []SegmentInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return infosOf(c.s.segments.byOwner[id])
 }
 
-// SegmentsNamed lists the segments of a name. Several clients may have mounted under one.
+// SegmentsNamed lists the segments of a name, without those of lost clients. Several clients may have mounted under one.
 func (c *Catalog) SegmentsNamed(name string) []SegmentStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []SegmentStatus
 	for _, seg := range c.s.segments.byName[name] {
-		list = append(list, statusOf(seg))
+		if seg.at() < StageLost {
+			list = append(list, statusOf(seg))
+		}
 	}
 	return list
 }
 
-// SegmentByID returns the segment of an id, if it is mounted.
+// SegmentByID returns the segment of an id, if it is mounted and its client is not lost.
 func (c *Catalog) SegmentByID(id UUID) (SegmentStatus, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seg := c.s.segments.byID[id]
-	if seg == nil {
+	if seg == nil || seg.at() >= StageLost {
 		return SegmentStatus{}, false
 	}
 	return statusOf(seg), true
@@ -121,6 +132,7 @@ func statusOf(seg *segment) SegmentStatus {
 		LargestFree: seg.space.LargestFree(),
 		ObjectCount: seg.objects,
 		Status:      SegmentOK,
+		Stage:       seg.at(),
 	}
 }
 

@@ -26,13 +26,15 @@ type state struct {
 	pins     map[name]Time // ends of soft pins
 	pinEnds  timeHeap[name]
 	pending  map[name]pendingPin // what the write under way asks for
+	staged   map[name]name       // by the object with markReplaced: the write that will take its place
 	heldBack quarantine
 
-	keys        uint64 // records
+	keys        uint64 // records in the index
 	units       uint64
 	allocated   uint64
 	capacity    uint64
 	nextReplica uint64 // id of the next replica
+	lostKeys    uint64 // objects with markLost; only a leader has any
 }
 
 type pendingPin struct {
@@ -50,6 +52,7 @@ func newState() *state {
 		soft:        ages{list: listSoft},
 		pins:        map[name]Time{},
 		pending:     map[name]pendingPin{},
+		staged:      map[name]name{},
 		heldBack:    newQuarantine(),
 		nextReplica: 1,
 	}
@@ -76,10 +79,28 @@ func (s *state) find(sh *shard, hash uint64, key string) name {
 func (s *state) lookup(key string) name {
 	hash := s.hash(key)
 	n := s.find(s.shard(hash), hash, key)
-	if n != 0 && s.segments.dying != nil && !s.prune(n) {
+	if n == 0 || s.segments.dying == nil {
+		return n
+	}
+	if st := s.stagedOf(n); st != 0 {
+		s.prune(st)
+		if !s.prune(n) {
+			n = s.find(s.shard(hash), hash, key) // the staged write took its place
+		}
+		return n
+	}
+	if !s.prune(n) {
 		return 0
 	}
 	return n
+}
+
+// stagedOf gives the write that will take the place of an object; 0 when there is none.
+func (s *state) stagedOf(n name) name {
+	if s.record(n).marks&markReplaced == 0 {
+		return 0
+	}
+	return s.staged[n]
 }
 
 // prune takes off replicas on segments that are gone; false when the object went with them.
@@ -132,22 +153,15 @@ func (s *state) addRecord(c *Change) name {
 	return n
 }
 
-// removeRecord takes an object away with its replicas; see freeRange for until and early.
-func (s *state) removeRecord(n name, until, early Time) {
+// removeRecord takes an object away with its replicas; see freeRange for until and handed.
+func (s *state) removeRecord(n name, until, handed Time) {
 	r := s.record(n)
-	hash := s.hash(r.key())
-	sh := s.shard(hash)
-	sh.mu.Lock()
-	indexed := sh.table.remove(hash, n)
-	sh.mu.Unlock()
-	if indexed {
-		s.keys--
-	}
+	s.unindex(n)
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, rep.offset, r.size, until, early)
+		s.freeRange(rep.segment, rep.offset, r.size, until, handed)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -188,10 +202,10 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 }
 
 // dropReplica takes one of several replicas off an object and returns the one that follows it.
-func (s *state) dropReplica(n, rn name, until, early Time) name {
+func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	r, rep := s.record(n), s.replica(rn)
 	s.segments.unlink(s, rn)
-	s.freeRange(rep.segment, rep.offset, r.size, until, early)
+	s.freeRange(rep.segment, rep.offset, r.size, until, handed)
 	sh := s.shard(s.hash(r.key()))
 	gone, next := rn, rep.more
 	sh.mu.Lock()
@@ -214,12 +228,13 @@ func (s *state) dropReplica(n, rn name, until, early Time) name {
 		s.segments.link(s, n)
 	}
 	s.arena.release(gone)
+	s.countLost(n)
 	return next
 }
 
 // freeRange gives a range back: at once, or to quarantine when until is set. Ranges of segments that are gone went with
 // them.
-func (s *state) freeRange(number uint32, offset, size uint64, until, early Time) {
+func (s *state) freeRange(number uint32, offset, size uint64, until, handed Time) {
 	seg := s.segments.list[number]
 	if seg.dead.Load() {
 		return
@@ -230,7 +245,7 @@ func (s *state) freeRange(number uint32, offset, size uint64, until, early Time)
 		seg.free(offset, size)
 		return
 	}
-	s.heldBack.add(seg, offset, size, until, early)
+	s.heldBack.add(seg, offset, size, until, handed)
 }
 
 // settle puts a record into the list where it belongs, after its replicas or pins changed. Of a record that belongs to a
@@ -241,7 +256,7 @@ func (s *state) settle(n name) {
 	switch {
 	case s.unfinished(n):
 		want = listOpen
-	case r.unit != 0 || r.flags&flagHardPin != 0:
+	case r.unit != 0 || r.flags&flagHardPin != 0 || r.marks&markReplaced != 0:
 		want = listNone
 	case r.marks&markSoftPin != 0:
 		want = listSoft
@@ -250,6 +265,7 @@ func (s *state) settle(n name) {
 		s.delist(n)
 		if want == listOpen {
 			s.open.add(s, n)
+			s.owners.list[r.client].open++
 			if r.unit != 0 {
 				s.unit(r.unit).open++
 			}
@@ -277,6 +293,7 @@ func (s *state) delist(n name) {
 	switch s.node(n).list {
 	case listOpen:
 		s.open.cut(s, n)
+		s.owners.list[s.record(n).client].open--
 		if un := s.record(n).unit; un != 0 {
 			s.unit(un).open--
 		}

@@ -52,11 +52,21 @@ func (s *state) applyPut(c *Change, held bool) {
 	if c.Key == "" || len(c.Key) > limits.KeyBytesMax || len(c.Group) > limits.KeyBytesMax || c.Size == 0 {
 		return
 	}
-	if n := s.lookup(c.Key); n != 0 {
-		if len(c.Replicas) > 0 && s.record(n).id == c.Replicas[0].ID {
-			return
+	old := s.lookup(c.Key)
+	if old != 0 {
+		st := s.stagedOf(old)
+		for _, n := range [...]name{old, st} {
+			if n != 0 && len(c.Replicas) > 0 && s.record(n).id == c.Replicas[0].ID {
+				return
+			}
 		}
-		s.removeRecord(n, 0, 0)
+		if st != 0 {
+			s.removeRecord(st, 0, 0)
+		}
+		if !c.Staged {
+			s.removeRecord(old, 0, 0)
+			old = 0
+		}
 	}
 	n := s.addRecord(c)
 	if n == 0 {
@@ -84,6 +94,10 @@ func (s *state) applyPut(c *Change, held bool) {
 		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
 	}
 	s.settle(n)
+	if old != 0 {
+		s.stage(old, n)
+		return
+	}
 	hash := s.hash(c.Key)
 	sh := s.shard(hash)
 	sh.mu.Lock()
@@ -92,24 +106,45 @@ func (s *state) applyPut(c *Change, held bool) {
 	s.keys++
 }
 
-func (s *state) applyEnd(c *Change) {
+// meant gives the record that a Change about a key means: the object or the write that is staged for it.
+func (s *state) meant(c *Change) name {
 	n := s.lookup(c.Key)
+	if n == 0 {
+		return 0
+	}
+	if st := s.stagedOf(n); st != 0 && s.mentioned(st, c.Replicas) > 0 {
+		return st
+	}
+	return n
+}
+
+// mentioned counts the replicas of an object that are in a list.
+func (s *state) mentioned(n name, replicas []ReplicaChange) (hits int) {
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		if mentions(replicas, rep.id) {
+			hits++
+		}
+		rn = rep.more
+	}
+	return hits
+}
+
+func (s *state) applyEnd(c *Change) {
+	n := s.meant(c)
 	if n == 0 {
 		return
 	}
 	r := s.record(n)
 	wasOpen, first := r.isOpen(), !s.hasComplete(n)
-	sh := s.shard(s.hash(c.Key))
-	sh.mu.Lock()
-	s.setStatus(n, c.Replicas, ReplicaProcessing, ReplicaComplete)
-	if !c.KeepChecksum {
-		r.checksum = c.Checksum
-		r.flags &^= flagChecksum
-		if c.HasChecksum {
-			r.flags |= flagChecksum
-		}
+	if r.marks&markStaged != 0 {
+		s.takeOver(s.lookup(c.Key), n, c)
+	} else {
+		sh := s.shard(s.hash(c.Key))
+		sh.mu.Lock()
+		s.complete(n, c)
+		sh.mu.Unlock()
 	}
-	sh.mu.Unlock()
 	if !wasOpen || s.unfinished(n) && !first {
 		return
 	}
@@ -131,6 +166,20 @@ func (s *state) applyEnd(c *Change) {
 	s.settle(n)
 }
 
+// complete makes replicas readable. The caller holds the shard's lock.
+func (s *state) complete(n name, c *Change) {
+	r := s.record(n)
+	s.setStatus(n, c.Replicas, ReplicaProcessing, ReplicaComplete)
+	if c.KeepChecksum {
+		return
+	}
+	r.checksum = c.Checksum
+	r.flags &^= flagChecksum
+	if c.HasChecksum {
+		r.flags |= flagChecksum
+	}
+}
+
 // commitPin lets the soft pin that a write asked for take effect.
 func (s *state) commitPin(n name, now Time) {
 	p, ok := s.pending[n]
@@ -150,7 +199,11 @@ func (s *state) applyReopen(c *Change) {
 	if n == 0 {
 		return
 	}
+	if st := s.stagedOf(n); st != 0 {
+		s.removeRecord(st, 0, 0)
+	}
 	r := s.record(n)
+	s.delist(n) // while it still counts for the old writer; it goes to the end of the unfinished
 	if r.marks&markPublished != 0 {
 		r.marks &^= markPublished
 		s.unit(r.unit).manifests--
@@ -171,7 +224,6 @@ func (s *state) applyReopen(c *Change) {
 	if c.SoftPin != SoftPinPreserve {
 		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
 	}
-	s.delist(n) // to the end of the unfinished, if it was one of them
 	s.settle(n)
 }
 
@@ -207,26 +259,17 @@ func (s *state) hasComplete(n name) bool {
 }
 
 func (s *state) applyDrop(c *Change) {
-	n := s.lookup(c.Key)
+	n := s.meant(c)
 	if n == 0 {
 		return
 	}
-	r := s.record(n)
-	hits := 0
-	for rn := n; rn != 0; {
-		rep := s.replica(rn)
-		if mentions(c.Replicas, rep.id) {
-			hits++
-		}
-		rn = rep.more
-	}
-	if hits == int(r.replicas) {
-		s.removeRecord(n, c.Until, c.EarlyFrom)
+	if s.mentioned(n, c.Replicas) == int(s.record(n).replicas) {
+		s.removeRecord(n, c.Until, c.HandedOut)
 		return
 	}
 	for rn := n; rn != 0; {
 		if rep := s.replica(rn); mentions(c.Replicas, rep.id) {
-			rn = s.dropReplica(n, rn, c.Until, c.EarlyFrom)
+			rn = s.dropReplica(n, rn, c.Until, c.HandedOut)
 		} else {
 			rn = rep.more
 		}

@@ -9,9 +9,9 @@ type sweeper struct {
 	evicting bool // above the watermark, and not yet below the target
 }
 
-// Sweep does what time asks for: it drops silent clients and their segments, unfinished objects whose time is up, soft
-// pins and quarantines that end, and evicts above the watermark. It is to be called every 10 to 1,000 ms. Long work is
-// done in slices between which others get the lock.
+// Sweep does what time asks for: it moves silent clients from stage to stage, drops unfinished objects whose time is up,
+// soft pins and quarantines that end, and evicts above the watermark. It is to be called every 10 to 1,000 ms. Long work
+// is done in slices between which others get the lock.
 //
 // A late call is a sign that the whole process stood still and heard no ping; so the clients get that time back.
 func (c *Catalog) Sweep(now Time) (out Swept) {
@@ -22,9 +22,13 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 		}
 	}
 	c.sweeper.last, c.sweeper.started = now, true
-	c.expire(now, &out)
+	gone := c.judge(now, &out)
 	c.mu.Unlock()
 	c.tidyAll()
+	c.inSlices(c.countLost)
+	for _, id := range gone {
+		out.AbortedPuts += uint64(c.WriterGone(now, id))
+	}
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
 	c.inSlices(func() bool { return c.endQuarantine(now) })
 	c.inSlices(func() bool { return c.endPins(now) })
@@ -71,6 +75,7 @@ func (c *Catalog) endQuarantine(now Time) (more bool) {
 	if !q.ends.due(now) {
 		return false
 	}
+	defer q.tidyHandOuts()
 	c.begin()
 	for range limits.CatalogSliceItems {
 		if !q.ends.due(now) {
@@ -104,27 +109,38 @@ func (c *Catalog) endPins(now Time) (more bool) {
 	return true
 }
 
-// evictAbove evicts the oldest when the pool is fuller than the watermark, until it is below by the ratio. Ranges in
-// quarantine are no use to anybody, so they count as capacity that is not there.
+// filled gives the bytes that segments in sight can hold and those that they do. Ranges that writers may be at are no
+// use to anybody, so they count as capacity that is not there; those that wait for readers a put in need may have.
+func (c *Catalog) filled() (usable, allocated float64) {
+	for _, seg := range c.s.segments.mounted {
+		if seg.at() < StageSuspected {
+			usable += float64(seg.info.Size - (seg.quarantined - seg.reading))
+			allocated += float64(seg.used)
+		}
+	}
+	return usable, allocated
+}
+
+// evictAbove evicts the oldest when the pool is fuller than the watermark, until it is below by the ratio.
 func (c *Catalog) evictAbove(now Time, out *Swept) (more bool) {
 	sw := &c.sweeper
-	usable := float64(c.s.capacity - c.s.heldBack.bytes)
 	mark := c.cfg.HighWatermark
+	usable, allocated := c.filled()
 	if !sw.evicting {
-		if mark <= 0 || float64(c.s.allocated) <= mark*usable {
+		if mark <= 0 || allocated <= mark*usable {
 			return false
 		}
 		sw.evicting = true
 		c.stats.EvictionAttempts++
 	}
 	target := max(0, mark-c.cfg.EvictionRatio) * usable
-	if float64(c.s.allocated) <= target {
+	if allocated <= target {
 		sw.evicting = false
 		return false
 	}
-	c.pickOldest(now, float64(c.s.allocated)-target, &c.s.ages)
-	if len(c.placer.victims) == 0 && c.cfg.AllowEvictSoftPinned && float64(c.s.allocated) > mark*usable {
-		c.pickOldest(now, float64(c.s.allocated)-mark*usable, &c.s.soft)
+	c.pickOldest(now, allocated-target, &c.s.ages)
+	if len(c.placer.victims) == 0 && c.cfg.AllowEvictSoftPinned && allocated > mark*usable {
+		c.pickOldest(now, allocated-mark*usable, &c.s.soft)
 	}
 	if len(c.placer.victims) == 0 {
 		sw.evicting = false
@@ -140,11 +156,28 @@ func (c *Catalog) evictAbove(now Time, out *Swept) (more bool) {
 	return true
 }
 
+// inSight tells whether readers may see a copy of an object or of a member of a unit.
+func (c *Catalog) inSight(n name) bool {
+	for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
+		if c.s.inSight(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // pickOldest chooses victims until they add up to the bytes wanted or to one slice.
 func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 	c.startVictims()
 	w := walker{list: list, last: bucketOf(int64(now))}
 	for n := c.candidate(&w, now); n != 0 && bytes > 0; n = c.candidate(&w, now) {
+		if !c.inSight(n) {
+			// It gives no room that counts. Its client may come back, so it is looked at again a little later.
+			c.aside = max(c.aside, now+limits.AsideMs)
+			list.cut(c.s, n)
+			list.add(c.s, n, bucketOf(int64(now)+limits.AsideMs))
+			continue
+		}
 		from := len(c.placer.victims)
 		c.addVictim(n)
 		for _, v := range c.placer.victims[from:] {

@@ -22,9 +22,17 @@ type Config struct {
 	LeaseMs      int64 // how long a read protects an object; 0 protects nothing
 	SoftPinMs    int64 // life of a soft pin whose request names none
 	MaxSoftPinMs int64 // longest life of a soft pin that a request may name; 0 refuses any
-	ClientTTLMs  int64 // silence after which a client with segments is gone; 0 never
+
+	// How long a client with segments may be silent before its stage changes; see Stage.
+	SuspectMissedPingsMs int64 // StageSuspect; 0 never by silence alone
+	ClientActiveTTLMs    int64 // StageSuspected; 0 never, and then never any later stage
+	ClientSuspicionTTLMs int64 // StageLost, counted from StageSuspected
+	ClientLostTTLMs      int64 // StageGone, counted from StageLost
+
 	PutDiscardMs int64 // age from which another put may take over an unfinished object
-	PutReleaseMs int64 // age at which an unfinished object goes and its range is free; also the quarantine of ranges; 0 never
+	PutReleaseMs int64 // age at which an unfinished object goes and its range is free; 0 never
+
+	WriterQuarantineMs int64 // how long the range of a write stays untouched after its writer is known to be dead
 
 	EvictionRatio        float64 // share of the capacity that the background eviction frees below the watermark
 	HighWatermark        float64 // share of the capacity above which the background eviction starts; 0 never
@@ -63,6 +71,32 @@ type SegmentStatus struct {
 	LargestFree uint64
 	ObjectCount uint64 // replicas on it
 	Status      uint8
+	Stage       Stage // of its client
+}
+
+// A Stage says how sure the catalog is that a client lives. It is decided in Sweep by the client's silence, and a ping,
+// mount or remount makes every client active again, with all that is left of it.
+type Stage uint8
+
+// The stages of a client.
+const (
+	// StageActive serves.
+	StageActive Stage = iota
+	// StageSuspect missed pings, or did not answer a probe. Its segments get new ranges only when no other segment can
+	// serve, and its copies are named to readers only when there is no other.
+	StageSuspect
+	// StageSuspected is silent for so long that readers are kept away: its copies answer ErrNotReady.
+	StageSuspected
+	// StageLost is out of all counts and lists; its copies are absent. Its records are kept, so that it gets everything
+	// back when it returns.
+	StageLost
+	// StageGone is forgotten.
+	StageGone
+)
+
+// String names the stage for people.
+func (s Stage) String() string {
+	return [...]string{"active", "suspect", "suspected", "lost", "gone"}[min(s, StageGone)]
 }
 
 // States of replicas, numbered as on the wire.
@@ -119,35 +153,57 @@ type PutOptions struct {
 
 // Swept is what one Sweep found out.
 type Swept struct {
-	ExpiredClients []UUID
-	LostSegments   []SegmentInfo // of the expired clients
-	EvictedKeys    uint64
-	EvictedBytes   uint64
-	ReleasedPuts   uint64 // unfinished objects that went after PutReleaseMs
+	SuspectClients   []UUID         // now StageSuspect
+	SuspectedClients []UUID         // now StageSuspected
+	LostClients      []UUID         // now StageLost
+	GoneClients      []UUID         // StageGone, now or since the last Sweep
+	LostSegments     []*SegmentInfo // of GoneClients
+	EvictedKeys      uint64
+	EvictedBytes     uint64
+	ReleasedPuts     uint64 // unfinished objects that went after PutReleaseMs
+	AbortedPuts      uint64 // unfinished objects of GoneClients
 }
 
 // Stats are the figures behind the metrics. The counters only grow.
 type Stats struct {
-	Keys           uint64 // records, unfinished ones included
+	Keys           uint64 // objects, unfinished ones included, lost ones not
 	OpenKeys       uint64 // unfinished ones
 	SoftPinnedKeys uint64
 	Groups         uint64 // groups, and bundles without group, that have members
-	Segments       uint64
-	ActiveClients  uint64 // clients that remounted and ping
+	Segments       uint64 // lost ones not included
 
-	CapacityBytes    uint64
-	AllocatedBytes   uint64 // of all replicas
-	QuarantinedBytes uint64 // ranges held back from a discarded or replaced write
+	ActiveClients    uint64 // clients that remounted and are StageActive or StageSuspect
+	SuspectClients   uint64 // clients in StageSuspect; each of these three whether it remounted or not
+	SuspectedClients uint64
+	LostClients      uint64
+
+	CapacityBytes    uint64 // of all segments but the lost ones
+	AllocatedBytes   uint64 // of all replicas on them
+	QuarantinedBytes uint64 // ranges that belong to nobody and may still be read or written
+	LostBytes        uint64 // of replicas on lost segments
+	LostKeys         uint64 // objects of which every replica is lost; exact after the next Sweep
 	ArenaBytes       uint64 // memory of the records, which Go's heap figures do not show
 
-	EvictionAttempts        uint64 // rounds, asked for by a put or by the watermark
-	EvictionSuccesses       uint64 // rounds that freed something
-	EvictedKeys             uint64
-	EvictedBytes            uint64
-	DiscardedPuts           uint64 // unfinished objects that another put took over
-	ReleasedPuts            uint64 // unfinished objects dropped after PutReleaseMs
-	PutStartAllocFailures   uint64
-	PutStartPartialAllocs   uint64
-	ExpiredClients          uint64
-	QuarantineEarlyReleases uint64 // ranges given back before their time because a put needed room
+	EvictionAttempts      uint64 // rounds, asked for by a put or by the watermark
+	EvictionSuccesses     uint64 // rounds that freed something
+	EvictedKeys           uint64
+	EvictedBytes          uint64
+	DiscardedPuts         uint64 // unfinished objects that another put took over
+	ReleasedPuts          uint64 // unfinished objects dropped after PutReleaseMs
+	PutStartAllocFailures uint64
+	PutStartPartialAllocs uint64
+	AbortedPuts           uint64 // unfinished objects of writers known to be dead, or removed by force
+	ExpiredClients        uint64 // clients that are gone
+	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
+	Refusals              Refusals
+}
+
+// Refusals counts the puts that got ErrNoSpace by what most of the memory was kept for.
+type Refusals struct {
+	Leased    uint64 // objects that were read a moment ago
+	Pinned    uint64 // hard pinned objects, and soft pinned ones unless those may go
+	InFlight  uint64 // objects and bundles being written, and what dead writers left
+	Quota     uint64 // a share of somebody else; always 0 as long as there are no quotas
+	OwnBundle uint64 // earlier members of the put's own bundle or group
+	NoSegment uint64 // no segment is large enough, or none accepts anything
 }

@@ -1,0 +1,176 @@
+package catalog
+
+import "mooncake/internal/limits"
+
+// stageOf gives the stage that a client's silence puts it in.
+func (c *Catalog) stageOf(now Time, cl *client) Stage {
+	silent, cfg := int64(now-cl.lastPing), &c.cfg
+	switch active := cfg.ClientActiveTTLMs; {
+	case active > 0 && silent > active+cfg.ClientSuspicionTTLMs+cfg.ClientLostTTLMs:
+		return StageGone
+	case active > 0 && silent > active+cfg.ClientSuspicionTTLMs:
+		return StageLost
+	case active > 0 && silent > active:
+		return StageSuspected
+	case cl.reported || cfg.SuspectMissedPingsMs > 0 && silent >= cfg.SuspectMissedPingsMs:
+		return StageSuspect
+	}
+	return StageActive
+}
+
+// judge moves every client to the stage of its silence. It returns those that are gone, whose writes are still to be
+// ended.
+func (c *Catalog) judge(now Time, out *Swept) []UUID {
+	for id, cl := range c.clients {
+		stage := c.stageOf(now, cl)
+		if stage == cl.stage {
+			continue
+		}
+		switch stage {
+		case StageSuspect:
+			out.SuspectClients = append(out.SuspectClients, id)
+		case StageSuspected:
+			out.SuspectedClients = append(out.SuspectedClients, id)
+		case StageLost:
+			out.LostClients = append(out.LostClients, id)
+			cl.lostAt = now
+		case StageGone:
+			c.forget(now, id)
+			continue
+		}
+		c.setStage(id, cl, stage)
+	}
+	c.boundLost(now)
+	out.GoneClients, out.LostSegments = c.away.GoneClients, c.away.LostSegments
+	c.away = Swept{}
+	return out.GoneClients
+}
+
+// setStage moves a client to a stage, and its segments with it: readers see that at once. What it changes in the count of
+// lost objects follows in the next Sweep.
+func (c *Catalog) setStage(id UUID, cl *client, stage Stage) {
+	if cl.stage == stage {
+		return
+	}
+	recount := cl.stage == StageLost || stage == StageLost
+	cl.stage = stage
+	for _, seg := range c.s.segments.byOwner[id] {
+		seg.stage.Store(uint32(stage))
+		if recount {
+			seg.counted, seg.counting = seg.head, true
+		}
+	}
+}
+
+// countLost brings the count of lost objects up to date with the segments whose clients were lost or came back.
+func (c *Catalog) countLost() (more bool) {
+	left := limits.CatalogSliceItems
+	for _, seg := range c.s.segments.mounted {
+		if !seg.counting {
+			continue
+		}
+		for seg.counted != 0 {
+			if left == 0 {
+				return true
+			}
+			left--
+			rep := c.s.replica(seg.counted)
+			c.s.countLost(rep.owner)
+			seg.counted = rep.segNext
+		}
+		seg.counting = false
+	}
+	return false
+}
+
+// forget ends the time of a client: its segments go, and its writes with the next Sweep. The segments' replicas are out
+// of sight at once; tidy does the rest.
+func (c *Catalog) forget(now Time, id UUID) {
+	delete(c.clients, id)
+	c.stats.ExpiredClients++
+	c.away.GoneClients = append(c.away.GoneClients, id)
+	c.begin()
+	for _, seg := range c.s.segments.byOwner[id] {
+		info := seg.info
+		c.away.LostSegments = append(c.away.LostSegments, &info)
+		c.note(ChangeUnmount, now).Segment = &info.Segment
+	}
+	c.commit()
+}
+
+// boundLost forgets the client lost longest ago while the lost ones keep more memory than they may.
+func (c *Catalog) boundLost(now Time) {
+	for {
+		var oldest *client
+		var who UUID
+		objects, segments := uint64(0), 0
+		for id, cl := range c.clients {
+			if cl.stage != StageLost {
+				continue
+			}
+			if oldest == nil || cl.lostAt < oldest.lostAt {
+				oldest, who = cl, id
+			}
+			for _, seg := range c.s.segments.byOwner[id] {
+				objects += seg.objects
+				segments++
+			}
+		}
+		if oldest == nil || objects <= c.lostMax && segments <= limits.CatalogLostSegmentsMax {
+			return
+		}
+		c.forget(now, who)
+	}
+}
+
+// displace makes way for a segment that another client mounts. A silent client whose endpoint somebody else uses now
+// will not come back, nor will a lost one whose name somebody else uses. Another's segment under the same bytes that is
+// alive makes the mount invalid, as does an own one.
+func (c *Catalog) displace(now Time, id UUID, s *Segment) error {
+	var gone []UUID
+	for _, seg := range c.s.segments.byPlace[s.Endpoint] {
+		stage, other := seg.at(), seg.info.Client != id
+		overlaps := seg.info.ID != s.ID && s.Base < seg.info.Base+seg.info.Size && seg.info.Base < s.Base+s.Size
+		switch {
+		case other && (stage >= StageSuspected || stage == StageSuspect && overlaps):
+			gone = append(gone, seg.info.Client)
+		case overlaps:
+			return ErrInvalidParams
+		}
+	}
+	for _, seg := range c.s.segments.byName[s.Name] {
+		if seg.info.Client != id && seg.at() == StageLost {
+			gone = append(gone, seg.info.Client)
+		}
+	}
+	for _, other := range gone {
+		if c.clients[other] != nil {
+			c.forget(now, other)
+		}
+	}
+	return nil
+}
+
+// WriterGone ends the unfinished writes of a client that is known to be dead, and returns how many there were. Their keys
+// are free at once, their ranges after WriterQuarantineMs. Should the client come to life again, the ends of its writes
+// fail.
+func (c *Catalog) WriterGone(now Time, id UUID) (aborted int) {
+	c.inSlices(func() (more bool) {
+		number, ok := c.s.owners.byID[id]
+		if !ok || c.s.owners.list[number].open == 0 {
+			return false
+		}
+		c.begin()
+		for n := c.s.open.head; n != 0 && len(c.changes) < limits.CatalogSliceItems; n = c.s.record(n).node.next {
+			if c.s.record(n).client == number {
+				c.noteDrop(now, n, CauseDead, now+Time(c.cfg.WriterQuarantineMs), Never)
+			}
+		}
+		done := len(c.changes)
+		aborted += done
+		c.stats.AbortedPuts += uint64(done)
+		c.commit()
+		return done > 0
+	})
+	return aborted
+}
