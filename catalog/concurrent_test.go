@@ -96,3 +96,87 @@ func TestReadersAndWriters(t *testing.T) {
 		t.Errorf("after all: %+v", st)
 	}
 }
+
+// TestNoRangeIsTornFromReaders lets readers, writers, upserts and forced removals run at once in a pool with room: no range
+// may be given to a writer within the lease of a reader who got its address.
+func TestNoRangeIsTornFromReaders(t *testing.T) {
+	cfg := testConfig()
+	cfg.LeaseMs = 40
+	c := newTest(t, cfg)
+	if err := c.MountSegment(1, alice, segmentNo(1, 16<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var clock atomic.Int64
+	clock.Store(1000)
+	now := func() Time { return Time(clock.Add(1)) }
+	type reading struct {
+		offset, end uint64
+		until       Time
+	}
+	var mu sync.Mutex
+	readings := map[uint64]reading{} // by replica
+	const keys, rounds = 8, 3000
+	var wg sync.WaitGroup
+	start := func(n int, deed func(dice *rand.Rand, key string)) {
+		for g := range n {
+			wg.Go(func() {
+				dice := rand.New(rand.NewPCG(uint64(g), uint64(n)))
+				for range rounds {
+					deed(dice, fmt.Sprint("k", dice.IntN(keys)))
+				}
+			})
+		}
+	}
+	start(2, func(_ *rand.Rand, key string) {
+		at := now()
+		_, replicas, err := c.Get(at, key, nil)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range replicas {
+			readings[r.ID] = reading{r.Offset, r.Offset + r.Size, max(readings[r.ID].until, at+Time(cfg.LeaseMs))}
+		}
+	})
+	start(2, func(dice *rand.Rand, key string) {
+		at, size := now(), 1000+dice.Uint64N(1000)
+		begin := c.PutStart
+		if dice.IntN(2) == 0 {
+			begin = c.UpsertStart
+		}
+		replicas, err := begin(at, bob, key, size, one(), nil)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		for id, r := range readings {
+			if p := replicas[0]; r.until > at && p.Offset < r.end && r.offset < p.Offset+p.Size {
+				t.Errorf("replica %d lies over %d, which a reader may be at until %d; it is %d", p.ID, id, r.until, at)
+			}
+			if r.until+1000 < at {
+				delete(readings, id)
+			}
+		}
+		mu.Unlock()
+		_ = c.PutEnd(now(), bob, key, 0, false, ReplicaTypeAll)
+	})
+	start(1, func(dice *rand.Rand, key string) {
+		switch dice.IntN(20) {
+		case 0:
+			c.Sweep(now())
+		case 1:
+			c.Suspect(now(), alice)
+		case 2:
+			c.Ping(now(), alice)
+		case 3:
+			c.WriterGone(now(), bob)
+		default:
+			_ = c.Remove(now(), key, dice.IntN(3) > 0)
+		}
+	})
+	wg.Wait()
+	if n := c.Stats().HandOutReuses; n != 0 {
+		t.Errorf("%d ranges were taken from readers though there was room", n)
+	}
+}

@@ -1,0 +1,146 @@
+package catalog
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func mountAll(t testing.TB, c *replayed, count int, size uint64) {
+	t.Helper()
+	for i := range count {
+		s := segmentNo(uint64(i), size)
+		s.Base, s.Endpoint = uint64(i+1)<<40, fmt.Sprintf("host%d:1", i)
+		if err := c.MountSegment(1, UUID{9, uint64(i)}, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFreshSegmentShare adds an empty segment to four that are nearly full: it takes more than its share, to even the load
+// out, but at most twice as much.
+func TestFreshSegmentShare(t *testing.T) {
+	const size, segment = 64 << 10, 64 << 20
+	cfg := testConfig()
+	cfg.HighWatermark = 0
+	c := newTest(t, cfg)
+	mountAll(t, c, 4, segment)
+	for i := range 4 * segment / size * 9 / 10 {
+		key := fmt.Sprint("old", i)
+		if _, err := c.PutStart(2, alice, key, size, one(), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "end", c.PutEnd(2, alice, key, 0, false, ReplicaTypeAll), 0)
+	}
+	mountAll(t, c, 5, segment)
+	fresh := 0
+	for i := range 400 {
+		replicas, err := c.PutStart(3, alice, fmt.Sprint("new", i), size, one(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replicas[0].Segment.ID == (UUID{100, 4}) {
+			fresh++
+		}
+	}
+	if share := float64(fresh) / 400; share < 0.2 || share > 0.45 {
+		t.Errorf("the fresh segment took %.0f %% of the puts", 100*share)
+	}
+}
+
+// TestWeights draws large objects by the weight of the segments.
+func TestWeights(t *testing.T) {
+	c := newTest(t, testConfig())
+	for i, size := range []uint64{1 << 40, 3 << 40} {
+		s := segmentNo(uint64(i), size)
+		s.Base, s.Endpoint = 1<<42, fmt.Sprintf("host%d:1", i)
+		if err := c.MountSegment(1, alice, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := 0
+	for i := range 1000 {
+		replicas, err := c.PutStart(3, alice, fmt.Sprint(i), 4<<20, one(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replicas[0].Segment.Size == 3<<40 {
+			large++
+		}
+	}
+	if large < 690 || large > 810 {
+		t.Errorf("%d of 1000 went to the segment with three quarters of the space", large)
+	}
+}
+
+// TestTrainingTrace replays the traffic of a training loop on four segments: a step drops the oldest bundles until its 31
+// small and three large objects fit under the target, and writes them. Everything is hard pinned, so that nothing is
+// evicted and a put that fails is one for which the placement left no hole.
+func TestTrainingTrace(t *testing.T) {
+	const segments, segment, steps = 4, 128 << 20, 1500
+	for _, tc := range []struct {
+		live      uint64
+		failedMax float64 // percent of the large puts
+	}{{75, 0}, {80, 0}, {85, 1}} {
+		large, failed := 0, 0
+		for seed := uint64(1); seed <= 3; seed++ {
+			cfg := testConfig()
+			cfg.Seed, cfg.HighWatermark = seed, 0
+			c := New(cfg)
+			r := &replayed{Catalog: c, t: t}
+			mountAll(t, r, segments, segment)
+			dice := rand.New(rand.NewPCG(seed, 42))
+			due := make([][]string, steps+4)
+			sizes := map[string]uint64{}
+			oldest, live, now := 0, uint64(0), Time(10)
+			for step := range steps {
+				var puts []uint64
+				sum := uint64(0)
+				for range 31 {
+					puts = append(puts, uint64(16*math.Pow(70_000.0/16, dice.Float64())))
+				}
+				for range 3 {
+					puts = append(puts, 21<<19+dice.Uint64N(124<<20/10-21<<19))
+				}
+				for _, n := range puts {
+					sum += n
+				}
+				for live+sum > segments*segment/100*tc.live {
+					for len(due[oldest]) == 0 {
+						oldest++
+					}
+					key := due[oldest][0]
+					due[oldest] = due[oldest][1:]
+					wantErr(t, "remove", c.Remove(now, key, false), 0)
+					live -= sizes[key]
+					delete(sizes, key)
+				}
+				goes := step + 1 + dice.IntN(3)
+				for i, n := range puts {
+					now++
+					key := fmt.Sprintf("%d/%d", step, i)
+					if n >= 1<<20 {
+						large++
+					}
+					if _, err := c.PutStart(now, alice, key, n, &PutOptions{Replicas: 1, HardPin: true}, nil); err != nil {
+						if n >= 1<<20 {
+							failed++
+						}
+						continue
+					}
+					wantErr(t, "end", c.PutEnd(now, alice, key, 0, false, ReplicaTypeAll), 0)
+					live += n
+					sizes[key] = n
+					due[goes] = append(due[goes], key)
+				}
+			}
+			c.Close()
+		}
+		got := 100 * float64(failed) / float64(large)
+		t.Logf("%d %% live: %d of %d large puts failed (%.2f %%)", tc.live, failed, large, got)
+		if got > tc.failedMax {
+			t.Errorf("%d %% live: %.2f %% of the large puts failed, at most %.2f are allowed", tc.live, got, tc.failedMax)
+		}
+	}
+}
