@@ -97,6 +97,7 @@ type SegmentOptions struct {
 	Master    string
 	Metadata  string // empty is P2PHANDSHAKE
 	SizeBytes int64
+	Host      string   // empty is 127.0.0.1; ours only
 	HTTPPort  int      // zero takes a free one
 	ArenaDir  string   // empty makes a new one; a second daemon takes up what the first has left there
 	Flags     []string // further flags, ours only
@@ -132,9 +133,12 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 			return nil, err
 		}
 	}
-	args = append(args, "--local_hostname=127.0.0.1", "--bind_address=127.0.0.1", "--shm_dir="+o.ArenaDir,
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	args = append(args, "--local_hostname="+o.Host, "--bind_address="+o.Host, "--shm_dir="+o.ArenaDir,
 		"--http_port="+strconv.Itoa(ports[2]))
-	s := &Segment{HTTP: local(ports[2])}
+	s := &Segment{HTTP: net.JoinHostPort(o.Host, strconv.Itoa(ports[2]))}
 	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
 		return nil, err
 	}

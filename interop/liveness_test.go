@@ -32,6 +32,7 @@ func goodReads(t *testing.T, s *Store, items []Item) (good int) {
 // TestKilledOwner kills one of two owners of memory while every object has a copy on each: within a second every read of
 // a third process works, long before the client's time is up, and new objects go to the other one.
 func TestKilledOwner(t *testing.T) {
+	t.Parallel()
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
 			r := newRig(t)
@@ -72,6 +73,7 @@ func TestKilledOwner(t *testing.T) {
 // TestStalledOwner stops a client with memory until it is suspected, and again until it is lost: its objects are out of
 // sight meanwhile and readable again within 2 s after it goes on.
 func TestStalledOwner(t *testing.T) {
+	t.Parallel()
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
 			r := newRig(t)
@@ -106,6 +108,7 @@ func TestStalledOwner(t *testing.T) {
 
 // TestStalledMaster stops the master for longer than the clients' time: nobody pays for it.
 func TestStalledMaster(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{ClientTTLSec: 2})
 	startStore(t, r, R13, StoreOptions{Master: m.RPC, SegmentBytes: 32 * mib})

@@ -49,6 +49,7 @@ func (u *unrest) count(what string) {
 // TestUnrest lets clients of three releases work while others, some with memory of their own, are killed and stopped at
 // random: no read brings wrong bytes, no key stays blocked, and in the end nothing is allocated.
 func TestUnrest(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{
 		V12Port: true, ClientTTLSec: 3, LeaseMs: 1000,
@@ -74,6 +75,9 @@ func TestUnrest(t *testing.T) {
 	close(over)
 	tormenting.Wait()
 	t.Logf("%v", u.counts)
+	for _, reason := range []string{"leased", "pinned", "in_flight", "own_bundle", "no_segment"} {
+		t.Logf("refused, %s: %v", reason, refusals(t, m, reason))
+	}
 	if u.counts["put"] == 0 || u.counts["get"] == 0 || u.counts["killed"]+u.counts["stopped"] == 0 {
 		t.Errorf("nothing to see: %v", u.counts)
 	}
@@ -227,16 +231,19 @@ func (a *actor) bundle() error {
 // torment kills and stops victims until the work is over, and leaves nobody stopped.
 func (u *unrest) torment(actors []*actor, over <-chan struct{}) {
 	dice := rand.New(rand.NewPCG(1, 2))
+	var victims []*actor
+	for _, a := range actors {
+		if a.victim {
+			victims = append(victims, a)
+		}
+	}
 	for {
 		select {
 		case <-over:
 			return
 		case <-time.After(time.Duration(300+dice.IntN(1500)) * time.Millisecond):
 		}
-		a := actors[dice.IntN(len(actors))]
-		if !a.victim {
-			continue
-		}
+		a := victims[dice.IntN(len(victims))]
 		if dice.IntN(2) == 0 {
 			a.signal(u, "killed", syscall.SIGKILL)
 			continue

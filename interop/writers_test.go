@@ -49,7 +49,9 @@ func (h *halfWritten) letDaemonGo(t *testing.T) {
 // TestDeadWriter kills a writer in the middle of a put: long before the discard timeout another client can store the key,
 // and nothing stays allocated.
 func TestDeadWriter(t *testing.T) {
+	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
+		t.Parallel()
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})
 		daemon := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib})
@@ -82,6 +84,7 @@ func TestDeadWriter(t *testing.T) {
 // TestPausingWriter stops a writer in the middle of a put, and another one in the middle of a bundle: nobody takes a
 // writer that only stands still for dead, and both writes end well.
 func TestPausingWriter(t *testing.T) {
+	t.Parallel()
 	pause := repeat(9, 90)
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
@@ -126,14 +129,15 @@ func pauseInPut(t *testing.T, c *trainingCluster, release Release, pause time.Du
 // TestForcedRemoveUnderRead removes an object while a client reads it, and asks for its memory again at once: the read
 // brings the object's own bytes or fails.
 func TestForcedRemoveUnderRead(t *testing.T) {
-	const size = 64 * mib
+	t.Parallel()
+	const size = 32 * mib
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
-	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 160 * mib})
+	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 80 * mib})
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
-			writer := startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 80 * mib})
-			reader := startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 80 * mib})
+			writer := startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 48 * mib})
+			reader := startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 48 * mib})
 			for n := range repeat(4, 40) {
 				old := Item{Key: key("old/%d", n), Size: size, Seed: int64(n)}
 				put(t, writer, old, nil)

@@ -2,6 +2,7 @@ package master
 
 import (
 	"mooncake/catalog"
+	"mooncake/internal/limits"
 	"mooncake/wire"
 )
 
@@ -34,11 +35,13 @@ func (s *Service) registerPuts() {
 	})
 	register(s, &wire.PutRevoke, func(p *peerConn, q *wire.PutRevokeRequest, r *wire.PutRevokeReply) {
 		s.families.bind(p, q.ClientID)
+		s.givenUp(q.ClientID, q.Key)
 		r.Err = codeOf(c.PutRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.UpsertRevoke, func(p *peerConn, q *wire.UpsertRevokeRequest, r *wire.UpsertRevokeReply) {
 		s.families.bind(p, q.ClientID)
+		s.givenUp(q.ClientID, q.Key)
 		r.Err = codeOf(c.UpsertRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
 	})
@@ -152,6 +155,7 @@ func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMe
 
 func (s *Service) revokeBatch(fn revokeFunc, client wire.UUID, keys []string, t wire.ReplicaType) []wire.Exp[wire.Void, wire.ErrorCode] {
 	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(keys))
+	s.givenUp(client, keys[:min(len(keys), limits.RevokesLookedAt)]...)
 	failed := 0
 	for i, key := range keys {
 		if out[i].Err = codeOf(fn(s.clock.Now(), clientID(client), key, int32(t))); out[i].Err != 0 {

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"mooncake/catalog"
+	"mooncake/wire"
 )
 
 // endWriters gives up the unfinished writes of clients that are known to be gone.
@@ -15,6 +16,17 @@ func (s *Service) endWriters() {
 		if aborted := s.cat.WriterGone(now, clientID(id)); aborted > 0 {
 			s.log.Warn("writer is gone: its unfinished objects are dropped", zap.String("action", "writer_gone"),
 				zap.String("client", id.String()), zap.Int("objects", aborted))
+		}
+	}
+}
+
+// givenUp notes that a writer is about to take writes back: most often because their bytes did not arrive.
+func (s *Service) givenUp(writer wire.UUID, keys ...string) {
+	var buf [4]catalog.UUID
+	now := s.clock.Now()
+	for _, key := range keys {
+		if owners := s.cat.WrittenTo(clientID(writer), key, buf[:0]); len(owners) > 0 {
+			s.suspicion.revoked(owners, now)
 		}
 	}
 }

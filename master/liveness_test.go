@@ -149,6 +149,40 @@ func TestEarlySuspicion(t *testing.T) {
 	}
 }
 
+// TestGivenUpWrites has a writer take back one put after the other to an owner that answers nobody, though its connections
+// are open: it is asked, and suspect.
+func TestGivenUpWrites(t *testing.T) {
+	inEachRelease(t, func(t *testing.T, b *bed, p *peer) {
+		owner := b.client(p.d)
+		owner.mount("node", 1<<44, mib)
+		waitFor(t, "the greeting", func() bool { return b.service.suspicion.knows(clientID(owner.id), "node:15001") })
+		revokes := func() {
+			for _, key := range []string{"a", "b", "c"} {
+				expect(t, "start of "+key, p.putStart(key, 10).Err, 0)
+				expect(t, "revoke of "+key, p.revoke(key), 0)
+			}
+		}
+		revokes()
+		waitFor(t, "the answer", func() bool { return !b.asking(owner) })
+		expect(t, "stage of an owner that answers", b.stageOf(owner), catalog.StageActive)
+		b.silent.Store(true)
+		waitFor(t, "the suspicion", func() bool {
+			revokes()
+			return b.stageOf(owner) == catalog.StageSuspect
+		})
+		owner.ping()
+		expect(t, "stage after a ping", b.stageOf(owner), catalog.StageActive)
+	})
+}
+
+// asking tells whether a question about the peer is under way.
+func (b *bed) asking(p *peer) bool {
+	s := b.service.suspicion
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owners[clientID(p.id)].waiting
+}
+
 // putOn stores an object on the segment of that name.
 func putOn(t *testing.T, p *peer, key, segment string) string {
 	t.Helper()
