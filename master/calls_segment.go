@@ -26,6 +26,9 @@ func (s *Service) registerSegments() {
 		for _, g := range gone {
 			s.log.Info("segment unmounted", zap.String("segment", g.Name), zap.String("client", q.ClientID.String()))
 		}
+		if len(s.cat.SegmentsOf(clientID(q.ClientID))) == 0 {
+			s.suspicion.forget(clientID(q.ClientID))
+		}
 		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {

@@ -175,6 +175,21 @@ func TestGivenUpWrites(t *testing.T) {
 	})
 }
 
+// TestOwnersAreForgotten mounts and unmounts: nothing is remembered of a client that has no segment any more.
+func TestOwnersAreForgotten(t *testing.T) {
+	b := newBed(t)
+	p := b.client(wire.V13)
+	seg := p.mount("node", 1<<44, mib)
+	s := b.service.suspicion
+	waitFor(t, "the greeting", func() bool { return s.knows(clientID(p.id), "node:15001") })
+	invoke(p, &wire.UnmountSegment, &wire.UnmountSegmentRequest{SegmentID: seg.ID, ClientID: p.id})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owners) != 0 {
+		t.Errorf("%d owners are remembered", len(s.owners))
+	}
+}
+
 // asking tells whether a question about the peer is under way.
 func (b *bed) asking(p *peer) bool {
 	s := b.service.suspicion
