@@ -11,7 +11,7 @@ var (
 )
 
 func segmentNo(i uint64, size uint64) Segment {
-	return Segment{ID: UUID{100, i}, Name: "host:1", Base: 1 << 32, Size: size, Endpoint: "127.0.0.1:1", Protocol: "tcp"}
+	return Segment{ID: UUID{100, i}, Name: "host:1", Base: (i + 1) << 42, Size: size, Endpoint: "127.0.0.1:1", Protocol: "tcp"}
 }
 
 func one() *PutOptions { return &PutOptions{Replicas: 1} }

@@ -122,7 +122,7 @@ func TestTypesOfReplicas(t *testing.T) {
 	}
 	wantErr(t, "end of disk replicas", c.PutEnd(3, alice, "k", 0, false, disk), 0)
 	wantErr(t, "revoke of disk replicas", c.PutRevoke(3, alice, "k", disk), 0)
-	wantErr(t, "which were none", c.Remove(3, "k", true), ErrNotReady)
+	wantErr(t, "which were none", c.Remove(3, "k", false), ErrNotReady)
 	wantErr(t, "upsert end", c.UpsertEnd(3, alice, "k", 5, true, ReplicaTypeMemory), 0)
 	if o, _, err := c.Peek("k", nil); err != nil || !o.HasChecksum || o.Checksum != 5 {
 		t.Errorf("%+v %v", o, err)

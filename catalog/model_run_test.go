@@ -24,6 +24,7 @@ func TestModel(t *testing.T) {
 		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100},
 		{"large", plain, []string{""}, 300, 1200},
 		{"bundles", bundles, []string{""}, 300, 700},
+		{"handed", append(slices.Clone(plain[1:5]), bundles[:4]...), []string{"", "g1"}, 400, 1000},
 		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900},
 	} {
 		t.Run(p.name, func(t *testing.T) { runModel(t, p) })
@@ -38,6 +39,8 @@ type profile struct {
 }
 
 func runModel(t *testing.T, p profile) {
+	steps := 0
+	defer func() { t.Logf("%d steps", steps) }()
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.LeaseMs, cfg.PutDiscardMs, cfg.PutReleaseMs, cfg.MaxSoftPinMs = 1000, 3000, 8000, 60_000
@@ -60,13 +63,17 @@ func runModel(t *testing.T, p profile) {
 			r.m.touch(r.now, id)
 			r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(id, s))
 		}
-		actions := []func(*rapid.T){
+		// Rapid prefers the first of what it may choose from, so each run gets an order of its own.
+		r.p.keys = rapid.Permutation(p.keys).Draw(rt, "keys")
+		r.ids = rapid.Permutation([]uint64{1, 2, 3}).Draw(rt, "clients")
+		actions := rapid.Permutation([]func(*rapid.T){
 			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
-			r.ping, r.ping, r.ping, r.remount, r.rare,
-		}
-		for i := range rapid.IntRange(1, 150).Draw(rt, "steps") {
+			r.ping, r.ping, r.ping, r.remount, r.rare, r.snatch, r.snatch, r.silence,
+		}).Draw(rt, "actions")
+		for i := range rapid.SampledFrom([]int{modelStepsMax / 10, modelStepsMax / 2, modelStepsMax}).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
 			r.sums()
+			steps++
 			r.c.now = max(r.c.now, r.now)
 			if i%10 == 0 {
 				r.c.compare()
@@ -92,6 +99,7 @@ type modelRun struct {
 	m       *model
 	c       *replayed
 	now     Time
+	ids     []uint64 // of clients
 	evicted []string
 	reused  bool // a range was taken from readers
 }
@@ -164,7 +172,7 @@ func (r *modelRun) sums() {
 func (r *modelRun) key(t *rapid.T) string { return rapid.SampledFrom(r.p.keys).Draw(t, "key") }
 
 func (r *modelRun) client(t *rapid.T) UUID {
-	return UUID{1, rapid.Uint64Range(1, 3).Draw(t, "client")}
+	return UUID{1, rapid.SampledFrom(r.ids).Draw(t, "client")}
 }
 
 func (r *modelRun) segment(t *rapid.T, id UUID) Segment {
@@ -235,10 +243,11 @@ func (r *modelRun) ping(t *rapid.T) {
 
 func (r *modelRun) options(t *rapid.T) *PutOptions {
 	o := &PutOptions{
-		Replicas: rapid.SampledFrom([]uint64{1, 1, 1, 2, 3, 0}).Draw(t, "replicas"),
-		Group:    rapid.SampledFrom(r.p.groups).Draw(t, "group"),
-		HardPin:  rapid.IntRange(0, 9).Draw(t, "hard") == 0,
-		SoftPin:  rapid.SampledFrom([]uint8{0, 0, 0, 0, 1, 1, 2, 3}).Draw(t, "soft"),
+		Replicas:  rapid.SampledFrom([]uint64{1, 1, 1, 2, 3, 0}).Draw(t, "replicas"),
+		Group:     rapid.SampledFrom(r.p.groups).Draw(t, "group"),
+		HardPin:   rapid.IntRange(0, 9).Draw(t, "hard") == 0,
+		Preferred: rapid.SampledFrom([][]string{nil, nil, nil, {"two", "none", "one"}}).Draw(t, "preferred"),
+		SoftPin:   rapid.SampledFrom([]uint8{0, 0, 0, 0, 1, 1, 2, 3}).Draw(t, "soft"),
 	}
 	if o.SoftPin == SoftPinEnable && rapid.Bool().Draw(t, "with ttl") {
 		o.SoftPinTTLSet, o.SoftPinTTLMs = true, rapid.SampledFrom([]int64{0, 1500, 70_000}).Draw(t, "ttl")
@@ -430,13 +439,15 @@ func (r *modelRun) revoke(t *rapid.T) {
 	r.same("revoke", r.c.PutRevoke(r.now, id, key, ReplicaTypeMemory), r.m.putRevoke(id, key))
 }
 
-func (r *modelRun) get(t *rapid.T) {
-	key := r.key(t)
+func (r *modelRun) get(t *rapid.T) { r.read(t) }
+
+func (r *modelRun) read(t *rapid.T) (key string) {
+	key = r.key(t)
 	o, replicas, err := r.c.Get(r.now, key, nil)
 	want, wantReplicas, wantErr := r.m.readable(key)
 	r.same("get", err, wantErr)
 	if err != nil {
-		return
+		return key
 	}
 	if o.Size != want.size || o.HasChecksum != want.hasSum || o.Checksum != want.sum || o.HardPin != want.hard || len(replicas) != len(wantReplicas) {
 		r.t.Fatalf("get %q: %+v with %d replicas; the model has %+v", key, o, len(replicas), want)
@@ -448,6 +459,7 @@ func (r *modelRun) get(t *rapid.T) {
 	}
 	r.m.lease(r.now, want)
 	want.handed = r.now
+	return key
 }
 
 func (r *modelRun) exist(t *rapid.T) {
@@ -466,6 +478,25 @@ func (r *modelRun) remove(t *rapid.T) {
 	r.same("remove", r.c.Remove(r.now, key, force), r.m.remove(r.now, key, force, true))
 }
 
+// snatch removes an object from under a reader.
+func (r *modelRun) snatch(t *rapid.T) {
+	key := r.read(t)
+	r.same("remove", r.c.Remove(r.now, key, true), r.m.remove(r.now, key, true, true))
+}
+
+// silence lets time pass in which one client at most gives a sign of life.
+func (r *modelRun) silence(t *rapid.T) {
+	id := r.client(t)
+	for range rapid.IntRange(1, 6).Draw(t, "ticks") {
+		r.pass(1900)
+		r.c.now = max(r.c.now, r.now)
+		if c := r.m.clients[id]; c != nil {
+			c.ping, c.stage, c.reported = r.now, StageActive, false
+		}
+		r.c.Ping(r.now, id)
+	}
+}
+
 func (r *modelRun) matching(t *rapid.T) {
 	prefix, force := rapid.SampledFrom([]string{"", "k", "p/", "k3"}).Draw(t, "prefix"), rapid.Bool().Draw(t, "force")
 	match := func(key string) bool { return strings.HasPrefix(key, prefix) }
@@ -479,7 +510,11 @@ func (r *modelRun) matching(t *rapid.T) {
 }
 
 func (r *modelRun) tick(t *rapid.T) {
-	r.now += Time(rapid.SampledFrom([]int64{0, 1, 100, 500, 1000, 1900, 2500}).Draw(t, "ms"))
+	r.pass(Time(rapid.SampledFrom([]int64{0, 1, 100, 500, 1000, 1900, 2500}).Draw(t, "ms")))
+}
+
+func (r *modelRun) pass(ms Time) {
+	r.now += ms
 	r.m.sweep(r.now)
 	r.c.Sweep(r.now)
 	r.judge("", "")

@@ -119,17 +119,24 @@ func (c *Catalog) takeSome(w *write, wanted int, apart bool) {
 
 // makeAllRoom takes what eviction makes free, on machines that hold no copy yet or on any.
 func (c *Catalog) makeAllRoom(w *write, a *ask, wanted int) {
+	evicted := false
 	for _, apart := range [...]bool{true, false} {
 		if a.apart = apart; apart && len(c.placer.places) == 0 && wanted == 1 {
 			continue // all are
 		}
-		for len(c.placer.places) < wanted {
+		for {
+			if evicted {
+				c.takeSome(w, wanted, apart) // the victims may have had copies elsewhere
+			}
+			if len(c.placer.places) >= wanted {
+				return
+			}
 			seg, offset, ok := c.makeRoom(a)
 			if !ok {
 				break
 			}
 			c.taken(seg, offset)
-			c.takeSome(w, wanted, a.apart) // the victims may have had copies elsewhere
+			evicted = true
 		}
 	}
 }

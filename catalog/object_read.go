@@ -25,8 +25,7 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	n := c.s.find(sh, hash, key)
 	for n != 0 && c.s.record(n).flags&flagClosing != 0 {
 		sh.mu.RUnlock()
-		c.mu.Lock() // whoever decides about the object's ranges holds it
-		c.mu.Unlock()
+		c.await()
 		sh.mu.RLock()
 		n = c.s.find(sh, hash, key)
 	}
@@ -37,6 +36,12 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 		o.LeaseMs = c.cfg.LeaseMs
 	}
 	return o, dst, err
+}
+
+// await returns when the decision under way is carried out.
+func (c *Catalog) await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 }
 
 // Peek is Get without a lease, for people who look.

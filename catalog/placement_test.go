@@ -84,7 +84,7 @@ func TestTrainingTrace(t *testing.T) {
 		failedMax float64 // percent of the large puts
 	}{{75, 0}, {80, 0}, {85, 1}} {
 		large, failed := 0, 0
-		for seed := uint64(1); seed <= 3; seed++ {
+		for seed := uint64(1); seed <= traceSeeds; seed++ {
 			cfg := testConfig()
 			cfg.Seed, cfg.HighWatermark = seed, 0
 			c := New(cfg)
