@@ -10,7 +10,7 @@ import (
 // TestMetadataHTTP keeps the descriptors in the master's HTTP metadata server.
 func TestMetadataHTTP(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{HTTPMetadata: true, ClientTTLSec: 3})
+	m := startMaster(t, r, MasterOptions{HTTPMetadata: true, ClientTTLSec: 3, Flags: []string{"--client_lost_ttl_sec=10"}})
 	s := startSegment(t, r, m, 1, SegmentOptions{Metadata: m.MetadataURL})
 	key := "mooncake/ram/" + segments(t, m, 1)[0].Name
 	if status := metadataStatus(t, m, key); status != 200 {
@@ -23,16 +23,35 @@ func TestMetadataHTTP(t *testing.T) {
 	if status := metadataStatus(t, m, key); status != 404 {
 		t.Fatalf("GET of %s after the daemon has left: status %d", key, status)
 	}
-	t.Run("keys of a dead client go", func(t *testing.T) {
-		doomed := startStore(t, r, R13, StoreOptions{Master: m.RPC, Metadata: m.MetadataURL, SegmentBytes: 16 * mib})
+	for _, release := range []Release{R13, R14} {
+		t.Run("the name of a dead client of "+release.String(), func(t *testing.T) { nameOfDead(t, r, m, release) })
+	}
+}
+
+// nameOfDead kills a client with an explicit name and starts it again. When nobody starts it again its keys go.
+func nameOfDead(t *testing.T, r *Rig, m *Master, release Release) {
+	ports, err := r.TakePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := StoreOptions{Master: m.RPC, Metadata: m.MetadataURL, SegmentBytes: 16 * mib, Host: local(ports[0])}
+	for round := range 2 {
+		doomed := startStore(t, r, release, options)
 		segments(t, m, 1)
-		key := "mooncake/ram/" + doomed.Hostname
-		if status := metadataStatus(t, m, key); status != 200 {
-			t.Fatalf("GET of %s: status %d", key, status)
+		entry := "mooncake/ram/" + doomed.Hostname
+		if status := metadataStatus(t, m, entry); status != 200 {
+			t.Fatalf("GET of %s: status %d", entry, status)
 		}
+		i := Item{Key: key("%s/%d", release, round), Size: 1000, Seed: 1}
+		put(t, doomed, i, nil)
+		get(t, doomed, i)
 		doomed.Client.Kill()
-		eventually(t, 20*time.Second, "the descriptor is gone", func() bool { return metadataStatus(t, m, key) == 404 })
-	})
+		if round == 0 {
+			eventually(t, 15*time.Second, "the silence is noticed", func() bool { return metric(t, m, "mooncake_go_clients_suspected") == 1 })
+			continue
+		}
+		eventually(t, 40*time.Second, "the descriptor is gone", func() bool { return metadataStatus(t, m, entry) == 404 })
+	}
 }
 
 // TestMetadataEtcd keeps the descriptors in etcd.

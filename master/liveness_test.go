@@ -213,9 +213,9 @@ func putOn(t *testing.T, p *peer, key, segment string) string {
 // TestNameOfASilentClient lets another process take the name of a client over that fell silent, and not before.
 func TestNameOfASilentClient(t *testing.T) {
 	b := newBed(t, shortTimes, func(c *Config) { c.MetadataServer = true })
-	put := func(value string) int {
+	ask := func(method, key, value string) int {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPut, "http://127.0.0.1:"+strconv.Itoa(b.Ports().Metadata)+"/metadata?key=mooncake/rpc_meta/node", strings.NewReader(value))
+		req, err := http.NewRequest(method, "http://127.0.0.1:"+strconv.Itoa(b.Ports().Metadata)+"/metadata?key="+key, strings.NewReader(value))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,16 +226,20 @@ func TestNameOfASilentClient(t *testing.T) {
 		resp.Body.Close()
 		return resp.StatusCode
 	}
+	put := func(value string) int { return ask(http.MethodPut, "mooncake/rpc_meta/node", value) }
 	first, second := `{"ip_or_host_name":"127.0.0.1","rpc_port":1001}`, `{"ip_or_host_name":"127.0.0.1","rpc_port":1002}`
 	p := b.client(wire.V13)
 	p.mount("node", 1<<44, mib)
 	expect(t, "the first", put(first), http.StatusOK)
+	expect(t, "its descriptor", ask(http.MethodPut, "mooncake/ram/node", "{}"), http.StatusOK)
 	expect(t, "the second beside a living client", put(second), http.StatusBadRequest)
 	waitFor(t, "the suspicion", func() bool { return b.stageOf(p) >= catalog.StageSuspected })
 	p.ping()
 	expect(t, "the second after the first came back", put(second), http.StatusBadRequest)
 	waitFor(t, "the loss", func() bool { return b.stageOf(p) >= catalog.StageLost })
+	expect(t, "the descriptor of the lost", ask(http.MethodGet, "mooncake/ram/node", ""), http.StatusOK)
 	waitFor(t, "the name", func() bool { return put(second) == http.StatusOK })
+	expect(t, "the descriptor of the first", ask(http.MethodGet, "mooncake/ram/node", ""), http.StatusNotFound)
 	expect(t, "the first again", put(first), http.StatusBadRequest)
 	http.DefaultClient.CloseIdleConnections()
 }

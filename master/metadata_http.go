@@ -153,6 +153,7 @@ func (m *MetadataServer) put(key string, value []byte, takeOver bool) (status in
 		if !takeOver {
 			return http.StatusBadRequest, "Duplicate rpc_meta key not allowed"
 		}
+		m.removeLocked(descriptorKey(strings.TrimSuffix(key, "rpc_meta/"+m.abandoned[key]), m.abandoned[key]))
 	}
 	size := m.bytes + len(value) - len(old)
 	if !exists {
@@ -173,6 +174,10 @@ func (m *MetadataServer) put(key string, value []byte, takeOver bool) (status in
 func (m *MetadataServer) remove(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.removeLocked(key)
+}
+
+func (m *MetadataServer) removeLocked(key string) bool {
 	value, ok := m.entries[key]
 	if ok {
 		m.bytes -= len(key) + len(value)
@@ -180,6 +185,14 @@ func (m *MetadataServer) remove(key string) bool {
 		delete(m.abandoned, key)
 	}
 	return ok
+}
+
+// descriptorKey is where clients put the descriptor of a segment: names with a slash stand right behind the prefix.
+func descriptorKey(prefix, name string) string {
+	if strings.Contains(name, "/") {
+		return prefix + name
+	}
+	return prefix + "ram/" + name
 }
 
 // Abandoned tells whether the name was abandoned and nobody has announced himself under it since.
@@ -199,11 +212,7 @@ func (m *MetadataServer) Abandoned(name string) bool {
 func (m *MetadataServer) RemoveSegment(name string) int {
 	removed := 0
 	for _, prefix := range m.prefixes {
-		keys := [...]string{prefix + "ram/" + name, prefix + "rpc_meta/" + name}
-		if strings.Contains(name, "/") {
-			keys[0] = prefix + name // clients put such names right behind the prefix
-		}
-		for _, key := range keys {
+		for _, key := range [...]string{descriptorKey(prefix, name), prefix + "rpc_meta/" + name} {
 			if m.remove(key) {
 				removed++
 			}

@@ -113,9 +113,13 @@ func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Li
 
 // sweep lets time pass in the catalog. It may take long, so nothing else waits for it.
 func (s *Server) sweep(ctx context.Context) error {
+	refused := refusalLog{logger: s.log}
 	return every(ctx, limits.SweepMs*time.Millisecond, func() {
-		swept := s.service.cat.Sweep(s.service.clock.Now())
+		now := s.service.clock.Now()
+		swept := s.service.cat.Sweep(now)
 		s.service.tell(&swept)
+		stats := s.service.cat.Stats()
+		refused.tell(now, &stats)
 		if s.metadata != nil {
 			s.forgetNames(&swept)
 		}

@@ -509,6 +509,8 @@ const (
 	ProbeAgainMs = 1_000
 	// RevokeBurst is how many writes to one client's segments must be given up within RevokeWindowMs to be a sign.
 	RevokeBurst = 3
+	// RefusalLogMs is the shortest time between two lines about refused puts.
+	RefusalLogMs = 10_000
 	// RevokesLookedAt is how many writes given up in one batch are looked at: what failed together lies on the same segments.
 	RevokesLookedAt = 32
 	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
