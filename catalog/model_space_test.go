@@ -83,6 +83,20 @@ func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool
 	return true
 }
 
+// ripe tells whether the eviction is sure to know that an object may go: what became evictable only within the present
+// step of the ages may be found a step later.
+func (m *model) ripe(now Time, o *modelObject) bool {
+	all, ends := []*modelObject{o}, []Time{}
+	if unit := unitOf(o); unit != "" {
+		all = m.members(unit)
+		ends = append(ends, m.units[unit].lease, m.units[unit].touch+Time(m.cfg.PutDiscardMs))
+	}
+	for _, x := range all {
+		ends = append(ends, x.lease)
+	}
+	return !slices.ContainsFunc(ends, func(end Time) bool { return end > 0 && bucketOf(int64(end)) == bucketOf(int64(now)) })
+}
+
 // unread tells whether an object is of a bundle that nobody looked at since it was written.
 func (m *model) unread(o *modelObject) bool {
 	u := m.unit(o)
@@ -105,7 +119,7 @@ func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint6
 	}
 	var walls []modelRange
 	for _, o := range m.all() {
-		if m.evictable(now, o, key, group, e.soft) && (e.unread || !m.unread(o)) {
+		if m.evictable(now, o, key, group, e.soft) && m.ripe(now, o) && (e.unread || !m.unread(o)) {
 			continue
 		}
 		for _, r := range o.replicas {
