@@ -19,8 +19,8 @@ type placer struct {
 	trial   []trialRange
 	cells   []cell
 	window  []int
-	read    []timed[rangeKey] // hand-outs looked at
-	reused  []ReplicaChange   // ranges of readers that a put takes
+	read    []timed[heldKey] // hand-outs looked at
+	reused  []ReplicaChange  // ranges of readers that a put takes
 }
 
 // place takes ranges for the replicas of a write, each on another segment: what is free; what the quarantine has to give

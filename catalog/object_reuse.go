@@ -9,12 +9,11 @@ func (c *Catalog) reuse(a *ask) (fits *segment, offset uint64, ok bool) {
 	p.read, p.trial = p.read[:0], p.trial[:0]
 	for len(p.read) < c.tries && len(q.handOuts) > 0 && fits == nil {
 		top := q.handOuts.pop()
-		held, ok := q.ranges[top.item]
-		if !ok || held.handed != top.at {
+		seg, held, ok := q.find(&c.s.segments, top.item)
+		if !ok {
 			continue // freed in the meantime
 		}
 		p.read = append(p.read, top)
-		seg := c.s.segments.byID[top.item.segment]
 		if !c.eligible(seg, a) {
 			continue
 		}

@@ -68,16 +68,13 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 		})
 		rn = rep.segNext
 	}
-	for key, held := range c.s.heldBack.ranges {
-		if key.segment != seg.info.ID {
-			continue
-		}
+	for offset, held := range seg.held {
 		age := wall
 		if a.reuse && held.handed != Never {
 			// Later than any victim, and the later the shorter ago it was handed out.
 			age = uint32(min(max(held.until-a.now, 1), Time(wall-1)))
 		}
-		cells = append(cells, cell{offset: key.offset, end: key.offset + held.size, age: age})
+		cells = append(cells, cell{offset: offset, end: offset + held.size, age: age})
 	}
 	slices.SortFunc(cells, func(x, y cell) int { return cmp.Compare(x.offset, y.offset) })
 	c.placer.cells = cells

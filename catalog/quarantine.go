@@ -43,32 +43,37 @@ func (h *timeHeap[T]) pop() timed[T] {
 // due tells whether the first item's time has come.
 func (h timeHeap[T]) due(now Time) bool { return len(h) > 0 && h[0].at <= now }
 
-// quarantine holds the ranges that no replica owns but somebody may still write or read: they are not free. The heaps may
-// name ranges that are gone; the map says what is true.
+// quarantine holds the ranges that no replica owns but somebody may still write or read: they are not free. What is held
+// lies with its segment; the heaps may name ranges that were freed since.
 type quarantine struct {
-	ranges   map[rangeKey]heldRange
-	ends     timeHeap[rangeKey]
-	handOuts timeHeap[rangeKey] // those that wait for readers only, by the time of their hand-out
-	bytes    uint64
-	reading  uint64 // of bytes, those that wait for readers only
+	ends     timeHeap[heldKey]
+	handOuts timeHeap[heldKey] // those that wait for readers only, by the time of their hand-out
+	count    int
+	serial   uint64
+	reading  uint64 // bytes that wait for readers only
 }
 
-type rangeKey struct {
+// A heldKey names one stay of a range in quarantine.
+type heldKey struct {
 	segment UUID
 	offset  uint64
+	serial  uint64
 }
 
 type heldRange struct {
 	size   uint64
 	until  Time
 	handed Time // when a reader last got the address; Never if a writer may be at work
+	serial uint64
 }
 
-func newQuarantine() quarantine { return quarantine{ranges: map[rangeKey]heldRange{}} }
-
 func (q *quarantine) add(seg *segment, offset, size uint64, until, handed Time) {
-	key := rangeKey{seg.info.ID, offset}
-	q.ranges[key] = heldRange{size, until, handed}
+	q.serial++
+	key := heldKey{seg.info.ID, offset, q.serial}
+	if seg.held == nil {
+		seg.held = map[uint64]heldRange{}
+	}
+	seg.held[offset] = heldRange{size, until, handed, q.serial}
 	q.ends.push(until, key)
 	if handed != Never {
 		q.handOuts.push(handed, key)
@@ -76,34 +81,48 @@ func (q *quarantine) add(seg *segment, offset, size uint64, until, handed Time) 
 		seg.reading += size
 	}
 	seg.quarantined += size
-	q.bytes += size
+	q.count++
+}
+
+// find returns what a heap names, if it is still held.
+func (q *quarantine) find(t *segmentTable, key heldKey) (*segment, heldRange, bool) {
+	seg := t.byID[key.segment]
+	if seg == nil {
+		return nil, heldRange{}, false
+	}
+	held, ok := seg.held[key.offset]
+	return seg, held, ok && held.serial == key.serial
 }
 
 // end takes a range out; false when it is not held.
 func (q *quarantine) end(seg *segment, offset, size uint64) bool {
-	key := rangeKey{seg.info.ID, offset}
-	held, ok := q.ranges[key]
+	held, ok := seg.held[offset]
 	if !ok || held.size != size {
 		return false
 	}
-	delete(q.ranges, key)
+	if delete(seg.held, offset); len(seg.held) == 0 {
+		seg.held = nil // a map never shrinks
+	}
 	seg.quarantined -= size
-	q.bytes -= size
 	if held.handed != Never {
 		seg.reading -= size
 		q.reading -= size
 	}
-	if len(q.ranges) == 0 {
-		*q = newQuarantine() // a map never shrinks, and the heap names nothing that is left
-	}
+	q.left(1)
 	return true
 }
 
+// left notes that ranges are not held any more.
+func (q *quarantine) left(count int) {
+	if q.count -= count; q.count == 0 {
+		q.ends, q.handOuts = nil, nil // what they name is gone
+	}
+}
+
 // tidyHandOuts takes off hand-outs whose ranges were freed in the meantime.
-func (q *quarantine) tidyHandOuts() {
+func (q *quarantine) tidyHandOuts(t *segmentTable) {
 	for len(q.handOuts) > 0 {
-		top := q.handOuts[0]
-		if held, ok := q.ranges[top.item]; ok && held.handed == top.at {
+		if _, _, ok := q.find(t, q.handOuts[0].item); ok {
 			return
 		}
 		q.handOuts.pop()
@@ -112,14 +131,11 @@ func (q *quarantine) tidyHandOuts() {
 
 // forget drops the ranges of a segment that goes.
 func (q *quarantine) forget(seg *segment) {
-	if seg.quarantined == 0 {
+	if len(seg.held) == 0 {
 		return
 	}
-	for key := range q.ranges {
-		if key.segment == seg.info.ID {
-			delete(q.ranges, key)
-		}
-	}
-	q.bytes -= seg.quarantined
 	q.reading -= seg.reading
+	count := len(seg.held)
+	seg.held = nil
+	q.left(count)
 }

@@ -109,17 +109,15 @@ type dumped struct {
 func dump(s *state, now Time) dumped {
 	d := dumped{
 		Keys: s.keys, Units: s.units, Allocated: s.allocated, Capacity: s.capacity, NextReplica: s.nextReplica,
-		HeldBack: s.heldBack.bytes,
+		HeldBack: uint64(s.heldBack.count),
 	}
 	for _, seg := range s.segments.mounted {
 		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
 		for off, n := range seg.space.Extents() {
 			ds.Free = append(ds.Free, [2]uint64{off, n})
 		}
-		for key, held := range s.heldBack.ranges {
-			if key.segment == seg.info.ID {
-				ds.Held = append(ds.Held, [4]uint64{key.offset, held.size, uint64(held.until), uint64(held.handed)})
-			}
+		for offset, held := range seg.held {
+			ds.Held = append(ds.Held, [4]uint64{offset, held.size, uint64(held.until), uint64(held.handed)})
 		}
 		slices.SortFunc(ds.Held, func(a, b [4]uint64) int { return cmp.Compare(a[0], b[0]) })
 		d.Segments = append(d.Segments, ds)
@@ -234,7 +232,8 @@ func check(t fataler, s *state) {
 	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
 		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
 	}
-	var capacity, held uint64
+	var capacity, waiting uint64
+	count := 0
 	for _, seg := range s.segments.mounted {
 		capacity += seg.info.Size
 		all := taken[seg]
@@ -246,16 +245,15 @@ func check(t fataler, s *state) {
 			t.Fatalf("segment %v: %d bytes of %d, %d objects of %d", seg.info.ID, used, seg.used, len(all), seg.objects)
 		}
 		quarantined, reading := uint64(0), uint64(0)
-		for key, h := range s.heldBack.ranges {
-			if key.segment == seg.info.ID {
-				all = append(all, span{key.offset, h.size})
-				quarantined += h.size
-				if h.handed != Never {
-					reading += h.size
-				}
+		for offset, h := range seg.held {
+			count++
+			all = append(all, span{offset, h.size})
+			quarantined += h.size
+			if h.handed != Never {
+				reading += h.size
 			}
 		}
-		held += quarantined
+		waiting += reading
 		for off, n := range seg.space.Extents() {
 			all = append(all, span{off, n})
 		}
@@ -271,8 +269,9 @@ func check(t fataler, s *state) {
 			t.Fatalf("segment %v: %d bytes of %d, %d quarantined of %d", seg.info.ID, end, seg.info.Size, quarantined, seg.quarantined)
 		}
 	}
-	if capacity != s.capacity || held != s.heldBack.bytes {
-		t.Fatalf("capacity %d of %d, held %d of %d", capacity, s.capacity, held, s.heldBack.bytes)
+	if capacity != s.capacity || waiting != s.heldBack.reading || count != s.heldBack.count {
+		t.Fatalf("capacity %d of %d, %d ranges held of %d, %d bytes for readers of %d",
+			capacity, s.capacity, count, s.heldBack.count, waiting, s.heldBack.reading)
 	}
 }
 

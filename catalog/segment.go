@@ -18,12 +18,13 @@ type segment struct {
 	space       *alloc.Alloc
 	head        name // list of replicas
 	objects     uint64
-	used        uint64 // bytes of replicas
-	quarantined uint64 // bytes held back
-	reading     uint64 // those of them that wait for readers only
-	counted     name   // where the count of lost objects goes on
-	counting    bool   // that count is not finished
-	asked       uint32 // the last put that took a range of it or cannot use it
+	used        uint64               // bytes of replicas
+	quarantined uint64               // bytes held back
+	held        map[uint64]heldRange // by offset
+	reading     uint64               // those of them that wait for readers only
+	counted     name                 // where the count of lost objects goes on
+	counting    bool                 // that count is not finished
+	asked       uint32               // the last put that took a range of it or cannot use it
 }
 
 // free gives a range back to the free space.

@@ -53,7 +53,6 @@ func newState() *state {
 		pins:        map[name]Time{},
 		pending:     map[name]pendingPin{},
 		staged:      map[name]name{},
-		heldBack:    newQuarantine(),
 		nextReplica: 1,
 	}
 	s.segments.init()

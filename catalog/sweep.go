@@ -75,14 +75,14 @@ func (c *Catalog) endQuarantine(now Time) (more bool) {
 	if !q.ends.due(now) {
 		return false
 	}
-	defer q.tidyHandOuts()
+	defer q.tidyHandOuts(&c.s.segments)
 	c.begin()
 	for range limits.CatalogSliceItems {
 		if !q.ends.due(now) {
 			break
 		}
 		end := q.ends.pop()
-		if held, ok := q.ranges[end.item]; ok && held.until == end.at {
+		if _, held, ok := q.find(&c.s.segments, end.item); ok {
 			c.replicas = append(c.replicas, ReplicaChange{Segment: end.item.segment, Offset: end.item.offset, Size: held.size})
 		}
 	}
