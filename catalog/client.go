@@ -39,7 +39,7 @@ func (c *Catalog) Suspect(_ Time, id UUID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.clients[id]
-	if cl == nil || cl.stage != StageActive {
+	if cl == nil || cl.stage != StageActive || len(c.s.segments.byOwner[id]) == 0 {
 		return false
 	}
 	cl.reported = true

@@ -26,6 +26,14 @@ func (c *Catalog) judge(now Time, out *Swept) []UUID {
 		if stage == cl.stage {
 			continue
 		}
+		if stage > StageActive && len(c.s.segments.byOwner[id]) == 0 {
+			// It took its memory back, most likely to leave: nothing of it can be hidden or lost. Should it only pause, its
+			// next ping asks it to remount, which costs it nothing.
+			if stage >= StageSuspected {
+				delete(c.clients, id)
+			}
+			continue
+		}
 		switch stage {
 		case StageSuspect:
 			out.SuspectClients = append(out.SuspectClients, id)

@@ -193,7 +193,7 @@ func segmentOf(id UUID, n uint64) Segment {
 func (r *modelRun) suspect(t *rapid.T) {
 	id := r.client(t)
 	c := r.m.clients[id]
-	want := c != nil && c.stage == StageActive
+	want := c != nil && c.stage == StageActive && r.m.owns(id)
 	if got := r.c.Suspect(r.now, id); got != want {
 		r.t.Fatalf("suspect: %v, the model says %v", got, want)
 	}

@@ -8,6 +8,16 @@ import (
 	"mooncake/bundle"
 )
 
+// owns tells whether the client has a segment.
+func (m *model) owns(id UUID) bool {
+	for _, info := range m.segs {
+		if info.Client == id {
+			return true
+		}
+	}
+	return false
+}
+
 // sweep does what time asks for, but for evictions.
 func (m *model) sweep(now Time) {
 	if gap := now - m.swept; m.started && gap > 2000 {
@@ -18,7 +28,7 @@ func (m *model) sweep(now Time) {
 	m.swept, m.started = now, true
 	ends := []int64{m.cfg.ClientActiveTTLMs, m.cfg.ClientSuspicionTTLMs, m.cfg.ClientLostTTLMs}
 	for id, c := range m.clients {
-		silent := int64(now - c.ping)
+		silent, was := int64(now-c.ping), c.stage
 		if c.stage = StageActive; c.reported || silent >= m.cfg.SuspectMissedPingsMs {
 			c.stage = StageSuspect
 		}
@@ -27,7 +37,13 @@ func (m *model) sweep(now Time) {
 				c.stage = StageSuspected + Stage(i)
 			}
 		}
-		if c.stage == StageGone {
+		switch {
+		case c.stage > StageActive && c.stage != was && !m.owns(id):
+			if c.stage >= StageSuspected {
+				delete(m.clients, id)
+			}
+			c.stage = was
+		case c.stage == StageGone:
 			m.forget(id)
 		}
 	}
