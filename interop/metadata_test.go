@@ -10,7 +10,7 @@ import (
 // TestMetadataHTTP keeps the descriptors in the master's HTTP metadata server.
 func TestMetadataHTTP(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{HTTPMetadata: true, ClientTTLSec: 3, Flags: []string{"--client_lost_ttl_sec=10"}})
+	m := startMaster(t, r, MasterOptions{HTTPMetadata: true, ClientTTLSec: 3, Flags: []string{"--client_lost_ttl_sec=4"}})
 	s := startSegment(t, r, m, 1, SegmentOptions{Metadata: m.MetadataURL})
 	key := "mooncake/ram/" + segments(t, m, 1)[0].Name
 	if status := metadataStatus(t, m, key); status != 200 {
