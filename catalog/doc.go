@@ -9,7 +9,7 @@
 // ages, liveness and dice, and puts its whole outcome into Changes. The second applies the Changes: that step is
 // deterministic and total and looks at nothing but what Changes have built. Whoever applies the same Changes in the
 // same order has the same objects, replicas, offsets, free ranges, segments, groups and pins. Leases, ages and the
-// liveness of clients are not in Changes; a new leader starts them on the safe side.
+// liveness of clients are not in Changes, nor are hand-outs; a new leader starts them on the safe side.
 //
 // # Invariants
 //
@@ -18,7 +18,18 @@
 //   - A replica is seen by readers only when it is complete and its segment is mounted. A segment that goes takes its
 //     replicas out of sight at once; their records are tidied afterwards in slices.
 //   - An object without a replica on a mounted segment is absent for every call, tidied or not.
-//   - Allocated bytes are the sum of the sizes of all replicas on mounted segments; ranges in quarantine count apart.
+//   - A silent client passes the stages suspect, suspected, lost and gone (see Stage); until it is gone its records are
+//     kept, and its first sign of life brings all of it back but what was removed or written anew meanwhile.
+//   - A range of a segment has one owner: ranges of segments at one endpoint do not overlap, unless by a silent client's,
+//     which then is gone.
+//   - Allocated bytes are the sum of the sizes of all replicas on mounted segments; ranges in quarantine count apart, and
+//     so do lost segments.
+//   - The range of a write whose writer may be alive, or died less than WriterQuarantineMs ago, is not reused.
+//   - A range whose address a replica list named less than a lease ago is not reused while there is any other room: free
+//     ranges, or such as eviction makes. Only bundles that nobody has read yet are kept before it. Then the range that was
+//     handed out longest ago is taken, and counted: its reader may see the bytes of another object.
+//   - A write that replaces an object has ranges of its own, and a record beside it that takes its place at the end. Where
+//     there is no room for a value of the same size it goes over the old one, which a failure then loses.
 //   - The records of one group, or of one bundle whose keys carry no group, form a unit. Eviction takes a unit whole, and
 //     never one with a leased, pinned or unfinished member, nor a bundle that is still being written.
 //
@@ -26,7 +37,7 @@
 //
 // Catalog.mu, then the mutex of one shard; never two shards. All changes happen under Catalog.mu; a shard's write lock is
 // taken for the moment in which something changes that readers see. Readers take a shard's read lock only, and raise
-// leases by an atomic maximum. Long work (sweeps, eviction, listing) gives Catalog.mu up between slices.
+// leases and times of hand-outs by an atomic maximum. The stage of a segment is an atomic too. Long work (sweeps, eviction, listing) gives Catalog.mu up between slices.
 //
 // # Memory
 //
