@@ -90,6 +90,7 @@ func TestPausingWriter(t *testing.T) {
 		t.Run(release.String(), func(t *testing.T) {
 			t.Parallel()
 			c := newTrainingCluster(t, release, release, 256*mib)
+			c.produce.Client.Limit = DefaultCallLimit + time.Duration(pause)*time.Second
 			bundle := Bundle{Rows: 100, Seed: 1, PauseAfter: 5, PauseSec: pause}
 			handle := make(chan Handle, 1)
 			go func() {
@@ -113,6 +114,7 @@ func TestPausingWriter(t *testing.T) {
 // end, all connections open.
 func pauseInPut(t *testing.T, c *trainingCluster, release Release, pause time.Duration) {
 	writer := startStore(t, c.rig, release, StoreOptions{Master: c.master.RPC, BufferBytes: 64 * mib})
+	writer.Client.Limit = DefaultCallLimit + pause
 	item := Item{Key: "slow", Size: 8 * mib, Seed: 1}
 	h := startHalfWritten(t, c.master, c.segment, writer, item)
 	stall(t, writer.Client)
