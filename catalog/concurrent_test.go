@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,7 +116,7 @@ func TestNoRangeIsTornFromReaders(t *testing.T) {
 	}
 	var mu sync.Mutex
 	readings := map[uint64]reading{} // by replica
-	const keys, rounds = 8, 3000
+	const keys, rounds = 8, 5000
 	var wg sync.WaitGroup
 	start := func(n int, deed func(dice *rand.Rand, key string)) {
 		for g := range n {
@@ -123,6 +124,7 @@ func TestNoRangeIsTornFromReaders(t *testing.T) {
 				dice := rand.New(rand.NewPCG(uint64(g), uint64(n)))
 				for range rounds {
 					deed(dice, fmt.Sprint("k", dice.IntN(keys)))
+					runtime.Gosched() // so that they meet
 				}
 			})
 		}
