@@ -1,9 +1,6 @@
 package catalog
 
-import (
-	"mooncake/bundle"
-	"mooncake/internal/limits"
-)
+import "mooncake/internal/limits"
 
 // A place is a range taken for one replica of a new object.
 type place struct {
@@ -38,7 +35,7 @@ func (c *Catalog) place(w *write) []place {
 	if len(p.places) == wanted {
 		return p.places
 	}
-	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: bundle.Prefix(w.key)}
+	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: w.prefix}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}

@@ -1,6 +1,9 @@
 package catalog
 
-import "mooncake/internal/limits"
+import (
+	"mooncake/bundle"
+	"mooncake/internal/limits"
+)
 
 // check validates what a put or upsert asks for, before anything is looked up.
 func (c *Catalog) check(key string, size uint64, o *PutOptions) error {
@@ -53,7 +56,8 @@ type write struct {
 	o       *PutOptions
 	group   string
 	hardPin bool
-	pinned  Time // soft pin taken over
+	pinned  Time   // soft pin taken over
+	prefix  string // of the key's bundle; "" is none
 
 	old          name // goes when the new one is made
 	cause        Cause
@@ -62,7 +66,8 @@ type write struct {
 
 // create finds room for a new object, then decides both the end of the old one and the new one.
 func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
-	if !c.s.arena.ensure(recordBytes+len(w.key), unitBytes+max(len(w.group), len(w.key))) {
+	w.prefix = bundle.Prefix(w.key)
+	if !c.memoryFor(w) {
 		return dst, ErrInternal
 	}
 	places := c.place(w)
@@ -99,6 +104,18 @@ func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 	c.askPin(ch, w.o)
 	c.commit()
 	return dst, nil
+}
+
+// memoryFor makes sure that applying the write will find memory for its record, and for a replica and a unit if it needs
+// them; false when the system has none left.
+func (c *Catalog) memoryFor(w *write) bool {
+	a := c.s.arena
+	unit := w.group
+	if unit == "" {
+		unit = w.prefix
+	}
+	return a.ready(kindRecord, recordBytes+len(w.key)) && (w.o.Replicas == 1 || a.ready(kindReplica, replicaBytes)) &&
+		(unit == "" || a.ready(kindUnit, unitBytes+len(unit)))
 }
 
 // askPin writes the soft pin that a write asks for into its Change, with the life it will have.
