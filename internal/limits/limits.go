@@ -65,6 +65,9 @@ const (
 	PatternSearchMs = 20_000
 	// LogTextBytes is how much of a text of a client's choice a log line repeats.
 	LogTextBytes = 200
+	// MountTextBytes bounds name, endpoint, protocol and host of a segment that is mounted: host names with a port, which
+	// every replica descriptor repeats.
+	MountTextBytes = 4096
 )
 
 // descriptor
