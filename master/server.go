@@ -41,17 +41,32 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if cfg.MetadataServer {
 		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
 	}
-	if s.listen, err = cfg.listen(); err != nil {
+	if err := s.open(); err != nil {
 		return nil, err
 	}
 	s.admin = service.adminHandler(s)
-	if cfg.PortsFile != "" {
-		if err := s.Ports().write(cfg.PortsFile); err != nil {
+	return s, nil
+}
+
+// open opens every port and tells them to who waits for the file.
+func (s *Server) open() (err error) {
+	if s.cfg.PortsFile == "" {
+		s.listen, err = s.cfg.listen()
+		return err
+	}
+	file, err := openPortsFile(s.cfg.PortsFile)
+	if err != nil {
+		return err
+	}
+	if s.listen, err = s.cfg.listen(); err == nil {
+		if err = file.write(s.Ports()); err != nil {
 			s.listen.close()
-			return nil, err
 		}
 	}
-	return s, nil
+	if err != nil {
+		file.abandon()
+	}
+	return err
 }
 
 // Ports tells which ports were opened.

@@ -63,6 +63,8 @@ const (
 	// of all keys together: a client gives a call up after 30 s.
 	PatternMatchMs  = 1000
 	PatternSearchMs = 20_000
+	// ListenResolveMs bounds the look-up of the host to listen on: a launcher waits for the line that says what is wrong.
+	ListenResolveMs = 1500
 	// LogTextBytes is how much of a text of a client's choice a log line repeats.
 	LogTextBytes = 200
 	// MountTextBytes bounds name, endpoint, protocol and host of a segment that is mounted: host names with a port, which
