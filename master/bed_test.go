@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ type bed struct {
 	*Server
 	t    *testing.T
 	logs *observer.ObservedLogs
+	stop func() // ends the master and waits for it; once more does nothing
 }
 
 // newBed starts a master; the end of the test stops it and waits until nothing of it runs.
@@ -47,11 +49,11 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop := sync.OnceFunc(func() {
+		cancel()
 		select {
 		case err := <-ended:
 			if err != nil {
@@ -61,7 +63,8 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 			t.Error("the master does not stop")
 		}
 	})
-	return &bed{Server: srv, t: t, logs: logs}
+	t.Cleanup(stop)
+	return &bed{Server: srv, t: t, logs: logs, stop: stop}
 }
 
 // complaints are the log lines above info.
