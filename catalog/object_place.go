@@ -61,12 +61,8 @@ func (c *Catalog) taken(seg *segment, offset uint64) {
 // takeFree takes a free range: on the preferred segments in their order, on those of the writer's host if it asked for
 // that, on one drawn by the weight of its size, on any.
 func (c *Catalog) takeFree(w *write) (*segment, uint64, bool) {
-	for _, text := range w.o.Preferred {
-		for _, seg := range c.s.segments.byName[text] {
-			if offset, ok := c.takeOn(seg, w.size); ok {
-				return seg, offset, true
-			}
-		}
+	if seg, offset, ok := c.takePreferred(w); ok {
+		return seg, offset, true
 	}
 	mounted := c.s.segments.mounted
 	if w.o.SameHost && w.o.Replicas == 1 {
@@ -90,6 +86,21 @@ func (c *Catalog) takeFree(w *write) (*segment, uint64, bool) {
 		if offset, ok := c.takeOn(mounted[at], w.size); ok {
 			return mounted[at], offset, true
 		}
+	}
+	return nil, 0, false
+}
+
+// takePreferred goes on where the search for the copy before ended: what could not take that one cannot take this one.
+func (c *Catalog) takePreferred(w *write) (*segment, uint64, bool) {
+	names := w.o.Preferred[:min(len(w.o.Preferred), limits.PreferredSegmentsMax)]
+	for ; w.wish < len(names); w.wish++ {
+		named := c.s.segments.byName[names[w.wish]]
+		for ; w.wishNamed < len(named); w.wishNamed++ {
+			if offset, ok := c.takeOn(named[w.wishNamed], w.size); ok {
+				return named[w.wishNamed], offset, true
+			}
+		}
+		w.wishNamed = 0
 	}
 	return nil, 0, false
 }

@@ -59,6 +59,8 @@ type write struct {
 	pinned  Time   // soft pin taken over
 	prefix  string // of the key's bundle; "" is none
 
+	wish, wishNamed int // how far the preferred segments were looked at
+
 	old          name // goes when the new one is made
 	cause        Cause
 	until, early Time

@@ -99,12 +99,7 @@ func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Lis
 }
 
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
-	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: limits.HTTPHeaderMs * time.Millisecond,
-		IdleTimeout:       limits.HTTPIdleMs * time.Millisecond,
-		MaxHeaderBytes:    limits.HTTPHeaderBytes,
-	}
+	srv := newHTTPServer(h)
 	group.Go(func() error {
 		if err := srv.Serve(limitListener(ln)); err != http.ErrServerClosed {
 			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
@@ -120,6 +115,17 @@ func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Li
 		}
 		return nil
 	})
+}
+
+// newHTTPServer bounds how long a peer may take over a request, its body included, and over the next one.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: limits.HTTPHeaderMs * time.Millisecond,
+		ReadTimeout:       limits.HTTPReadMs * time.Millisecond,
+		IdleTimeout:       limits.HTTPIdleMs * time.Millisecond,
+		MaxHeaderBytes:    limits.HTTPHeaderBytes,
+	}
 }
 
 // sweep lets time pass in the catalog and the family registry.
