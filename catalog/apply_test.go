@@ -44,6 +44,7 @@ func TestApplyIsTotal(t *testing.T) {
 				c.Segment = &Segment{ID: UUID{9, rapid.Uint64Range(1, 3).Draw(t, "segment")}, Size: rapid.SampledFrom([]uint64{100, 100, 0}).Draw(t, "bytes")}
 			}
 			s.apply(&c, false)
+			s.segments.settle()
 			if rapid.Bool().Draw(t, "tidy") {
 				s.tidy(rapid.IntRange(0, 3).Draw(t, "limit"))
 			}

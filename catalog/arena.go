@@ -121,11 +121,7 @@ func (a *arena) alloc(k kind, bytes int) name {
 	return n
 }
 
-// ensure makes sure that a record, a replica and a unit can be allocated; false when the system has no memory left.
-func (a *arena) ensure(record, unit int) bool {
-	return a.ready(kindRecord, record) && a.ready(kindReplica, replicaBytes) && a.ready(kindUnit, unit)
-}
-
+// ready makes sure that a slot can be allocated; false when the system has no memory left.
 func (a *arena) ready(k kind, bytes int) bool {
 	class := classOf(bytes)
 	return a.room[k][class] != 0 || a.open(k, class) != 0

@@ -63,6 +63,7 @@ func (c *Catalog) Apply(changes []Change) {
 	for i := range changes {
 		c.s.apply(&changes[i], false)
 	}
+	c.s.segments.settle()
 	c.s.tidy(limits.CatalogSliceItems)
 }
 
@@ -89,6 +90,7 @@ func (c *Catalog) commit() {
 	for i := range c.changes {
 		c.s.apply(&c.changes[i], true)
 	}
+	c.s.segments.settle()
 }
 
 // keep copies a key out of its record into the decision: applying the Change may take the record away.

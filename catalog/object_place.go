@@ -1,9 +1,6 @@
 package catalog
 
-import (
-	"mooncake/bundle"
-	"mooncake/internal/limits"
-)
+import "mooncake/internal/limits"
 
 // A place is a range taken for one replica of a new object.
 type place struct {
@@ -87,7 +84,7 @@ func (c *Catalog) putBack(size uint64) {
 }
 
 func (c *Catalog) askFor(w *write) ask {
-	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: bundle.Prefix(w.key)}
+	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: w.prefix}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}
@@ -108,6 +105,7 @@ func (c *Catalog) takeAllFree(w *write, wanted int) bool {
 
 // takeSome takes free ranges, on machines that hold no copy yet or on any.
 func (c *Catalog) takeSome(w *write, wanted int, apart bool) {
+	w.wish, w.wishNamed = 0, 0
 	for len(c.placer.places) < wanted {
 		seg, offset, ok := c.takeFree(w, apart)
 		if !ok {
@@ -150,12 +148,8 @@ func (c *Catalog) taken(seg *segment, offset uint64) {
 // takeFree takes a free range: on the preferred segments in their order, on those of the writer's host if it asked for
 // that, on one drawn by chance, on any.
 func (c *Catalog) takeFree(w *write, apart bool) (*segment, uint64, bool) {
-	for _, text := range w.o.Preferred {
-		for _, seg := range c.s.segments.byName[text] {
-			if offset, ok := c.takeOn(seg, w.size, false); ok {
-				return seg, offset, true
-			}
-		}
+	if seg, offset, ok := c.takePreferred(w); ok {
+		return seg, offset, true
 	}
 	mounted := c.s.segments.mounted
 	if w.o.SameHost && w.replicas == 1 {
@@ -179,6 +173,22 @@ func (c *Catalog) takeFree(w *write, apart bool) (*segment, uint64, bool) {
 		if offset, ok := c.takeOn(mounted[at], w.size, apart); ok {
 			return mounted[at], offset, true
 		}
+	}
+	return nil, 0, false
+}
+
+// takePreferred goes on where the search for the copy before ended in this pass: what could not take that one cannot take
+// this one.
+func (c *Catalog) takePreferred(w *write) (*segment, uint64, bool) {
+	names := w.o.Preferred[:min(len(w.o.Preferred), limits.PreferredSegmentsMax)]
+	for ; w.wish < len(names); w.wish++ {
+		named := c.s.segments.byName[names[w.wish]]
+		for ; w.wishNamed < len(named); w.wishNamed++ {
+			if offset, ok := c.takeOn(named[w.wishNamed], w.size, false); ok {
+				return named[w.wishNamed], offset, true
+			}
+		}
+		w.wishNamed = 0
 	}
 	return nil, 0, false
 }

@@ -1,6 +1,9 @@
 package catalog
 
-import "mooncake/internal/limits"
+import (
+	"mooncake/bundle"
+	"mooncake/internal/limits"
+)
 
 // check validates what a put or upsert asks for, before anything is looked up.
 func (c *Catalog) check(key string, size uint64, o *PutOptions) error {
@@ -59,7 +62,10 @@ type write struct {
 	replicas uint64
 	group    string
 	hardPin  bool
-	pinned   Time // soft pin taken over
+	pinned   Time   // soft pin taken over
+	prefix   string // of the key's bundle; "" is none
+
+	wish, wishNamed int // how far the preferred segments were looked at in this pass
 
 	aside         name // a staged write that is pushed aside
 	old           name // goes when the new one is made, or at its end if that is staged
@@ -72,13 +78,13 @@ type write struct {
 func newWrite(now Time, id UUID, key string, size uint64, o *PutOptions) write {
 	return write{
 		now: now, client: id, key: key, size: size, o: o, replicas: o.Replicas,
-		group: o.Group, hardPin: o.HardPin, dataType: o.DataType,
+		group: o.Group, hardPin: o.HardPin, dataType: o.DataType, prefix: bundle.Prefix(key),
 	}
 }
 
 // create finds room for a new object, then decides both the end of the old one and the new one.
 func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
-	if !c.s.arena.ensure(recordBytes+len(w.key), unitBytes+max(len(w.group), len(w.key))) {
+	if !c.memoryFor(w) {
 		return dst, ErrInternal
 	}
 	places := c.place(w)
@@ -128,6 +134,18 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	c.askPin(ch, w.o)
 	c.commit()
 	return dst
+}
+
+// memoryFor makes sure that applying the write will find memory for its record, and for a replica and a unit if it needs
+// them; false when the system has none left.
+func (c *Catalog) memoryFor(w *write) bool {
+	a := c.s.arena
+	unit := w.group
+	if unit == "" {
+		unit = w.prefix
+	}
+	return a.ready(kindRecord, recordBytes+len(w.key)) && (w.replicas == 1 || a.ready(kindReplica, replicaBytes)) &&
+		(unit == "" || a.ready(kindUnit, unitBytes+len(unit)))
 }
 
 // askPin writes the soft pin that a write asks for into its Change, with the life it will have.

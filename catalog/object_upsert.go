@@ -46,11 +46,11 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 // replace lets a client write a value of the same size, as many copies as before: into free ranges, or into such that
 // eviction makes free if somebody may be reading the old ones, or over the old ones.
 func (c *Catalog) replace(w *write, n name, dst []Replica) ([]Replica, error) {
-	if !c.s.arena.ensure(recordBytes+len(w.key), unitBytes+max(len(w.group), len(w.key))) {
-		return dst, ErrInternal
-	}
 	r := c.s.record(n)
 	w.replicas, w.hardPin, w.dataType = c.activeCopies(n), r.flags&flagHardPin != 0, r.dataType
+	if !c.memoryFor(w) {
+		return dst, ErrInternal
+	}
 	until, _ := c.held(n, w.now)
 	if places := c.placeFree(w, until != 0); uint64(len(places)) == w.replicas {
 		return c.write(w, places, dst), nil

@@ -38,14 +38,15 @@ func (seg *segment) free(offset, size uint64) {
 // segmentTable finds segments by number, id and name.
 type segmentTable struct {
 	list    []*segment                 // by number; nil where none is
-	shared  atomic.Pointer[[]*segment] // what readers see of list; replaced, never changed
+	shared  atomic.Pointer[[]*segment] // list as readers see it, see share
 	byID    map[UUID]*segment
 	byName  map[string][]*segment // names need not be unique
 	byOwner map[UUID][]*segment
 	byPlace map[string][]*segment // by endpoint
 	mounted []*segment            // in the order of mounts
 	dying   []*segment            // unmounted, with replicas still to be tidied
-	numbers []uint32              // free places of list
+	stale   staleLists
+	numbers []uint32 // free places of list
 }
 
 func (t *segmentTable) init() {
@@ -56,8 +57,19 @@ func (t *segmentTable) init() {
 	t.share()
 }
 
+// staleLists names the lists that still hold segments which were unmounted. They are put in order once for a whole
+// decision: one by one, the end of a client with thousands of segments would take minutes.
+type staleLists struct {
+	any    bool
+	names  map[string]struct{}
+	places map[string]struct{}
+	owners map[UUID]struct{}
+}
+
+// share shows readers the list after it grew. A place of it is written in place: before a reader can hold a replica that
+// names it, and again after the last such replica went.
 func (t *segmentTable) share() {
-	list := slices.Clone(t.list)
+	list := t.list
 	t.shared.Store(&list)
 }
 
@@ -69,8 +81,8 @@ func (t *segmentTable) mount(info *SegmentInfo) {
 	} else {
 		seg.number = uint32(len(t.list))
 		t.list = append(t.list, seg)
+		t.share()
 	}
-	t.share()
 	t.byID[info.ID] = seg
 	t.byName[info.Name] = append(t.byName[info.Name], seg)
 	t.byOwner[info.Client] = append(t.byOwner[info.Client], seg)
@@ -95,32 +107,61 @@ func hostOf(s *Segment) string {
 	return strings.Trim(host, "[]")
 }
 
-// unmount takes a segment out of every look-up. Its replicas are invisible from here on.
+// unmount takes a segment out of every look-up, once settle is called. Its replicas are invisible from here on.
 func (t *segmentTable) unmount(seg *segment) {
 	seg.dead.Store(true)
 	delete(t.byID, seg.info.ID)
-	cutFrom(t.byName, seg.info.Name, seg)
-	cutFrom(t.byOwner, seg.info.Client, seg)
-	cutFrom(t.byPlace, seg.info.Endpoint, seg)
-	t.mounted = without(t.mounted, seg)
 	seg.used, seg.quarantined, seg.reading, seg.space, seg.counting = 0, 0, 0, nil, false
 	t.dying = append(t.dying, seg)
+	if !t.stale.any {
+		t.stale = staleLists{any: true, names: map[string]struct{}{}, places: map[string]struct{}{}, owners: map[UUID]struct{}{}}
+	}
+	t.stale.names[seg.info.Name] = struct{}{}
+	if seg.info.Endpoint != "" {
+		t.stale.places[seg.info.Endpoint] = struct{}{}
+	}
+	t.stale.owners[seg.info.Client] = struct{}{}
+}
+
+// settle ends a decision: it takes the unmounted segments out of the lists.
+func (t *segmentTable) settle() {
+	if !t.stale.any {
+		return
+	}
+	t.mounted = living(t.mounted)
+	for name := range t.stale.names {
+		keepLiving(t.byName, name)
+	}
+	for place := range t.stale.places {
+		keepLiving(t.byPlace, place)
+	}
+	for id := range t.stale.owners {
+		keepLiving(t.byOwner, id)
+	}
+	t.stale = staleLists{}
 	t.retire()
+}
+
+func keepLiving[K comparable](m map[K][]*segment, key K) {
+	if m[key] = living(m[key]); len(m[key]) == 0 {
+		delete(m, key)
+	}
+}
+
+func living(list []*segment) []*segment {
+	return slices.DeleteFunc(list, func(seg *segment) bool { return seg.dead.Load() })
 }
 
 // retire forgets the segments that went and have no replica left.
 func (t *segmentTable) retire() {
-	for i := 0; i < len(t.dying); {
-		seg := t.dying[i]
+	t.dying = slices.DeleteFunc(t.dying, func(seg *segment) bool {
 		if seg.head != 0 {
-			i++
-			continue
+			return false
 		}
-		t.dying = slices.Delete(t.dying, i, i+1)
 		t.list[seg.number] = nil
 		t.numbers = append(t.numbers, seg.number)
-		t.share()
-	}
+		return true
+	})
 	if len(t.dying) == 0 {
 		t.dying = nil
 	}
@@ -155,25 +196,6 @@ func (t *segmentTable) unlink(s *state, rn name) {
 	}
 	rep.segPrev, rep.segNext = 0, 0
 	seg.objects--
-}
-
-func cutFrom[K comparable](m map[K][]*segment, key K, seg *segment) {
-	if rest := without(m[key], seg); len(rest) > 0 {
-		m[key] = rest
-	} else {
-		delete(m, key)
-	}
-}
-
-// without returns a new list, so that one under iteration stays as it is.
-func without(list []*segment, seg *segment) []*segment {
-	rest := make([]*segment, 0, len(list))
-	for _, other := range list {
-		if other != seg {
-			rest = append(rest, other)
-		}
-	}
-	return rest
 }
 
 // tidy removes up to limit replicas that lay on segments which are gone, and the objects that had no other. It reports

@@ -13,7 +13,7 @@ func (c *Catalog) MountSegment(now Time, id UUID, s Segment) error {
 }
 
 func (c *Catalog) mount(now Time, id UUID, cl *client, s *Segment) error {
-	if s.Base == 0 || s.Size == 0 || s.Base+s.Size < s.Base {
+	if s.Base == 0 || s.Size == 0 || s.Size > limits.CatalogSegmentBytesMax || s.Base+s.Size < s.Base {
 		return ErrInvalidParams
 	}
 	if seg := c.s.segments.byID[s.ID]; seg != nil {

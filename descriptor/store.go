@@ -36,18 +36,16 @@ type Store interface {
 // etcd://host:port;host:port. A text without a scheme is etcd. It does not connect: a server that is down shows at the
 // first call.
 func Open(metadataServer string) (Store, error) {
-	scheme, _, hasScheme := strings.Cut(metadataServer, "://")
+	if err := Check(metadataServer); err != nil {
+		return nil, err
+	}
 	switch {
-	case metadataServer == "":
-		return nil, fmt.Errorf("metadata server is empty, want %s, http://host:port/metadata or etcd://host:port", P2PHandshake)
 	case metadataServer == P2PHandshake:
 		return NoStore{}, nil
-	case !hasScheme || scheme == "etcd":
-		return openEtcd(metadataServer)
-	case scheme == "http" || scheme == "https":
-		return openHTTP(metadataServer)
+	case strings.HasPrefix(metadataServer, "http://"), strings.HasPrefix(metadataServer, "https://"):
+		return openHTTP(metadataServer), nil
 	}
-	return nil, fmt.Errorf("metadata server %q: %s is not supported, want %s, http:// or etcd://", metadataServer, scheme, P2PHandshake)
+	return openEtcd(metadataServer)
 }
 
 // NoStore is the store of P2P mode: nothing is published, and processes are asked themselves.
@@ -92,6 +90,25 @@ func keyPrefix() string {
 
 // etcdStore keeps the keys in etcd, without leases, as the original does.
 type etcdStore struct{ etcd *etcdkv.Client }
+
+// Check tells what Open would refuse in an address, without opening anything.
+func Check(metadataServer string) error {
+	scheme, _, hasScheme := strings.Cut(metadataServer, "://")
+	switch {
+	case metadataServer == "":
+		return fmt.Errorf("metadata server is empty, want %s, http://host:port/metadata or etcd://host:port", P2PHandshake)
+	case metadataServer == P2PHandshake:
+		return nil
+	case !hasScheme || scheme == "etcd":
+		if _, err := etcdkv.ParseEndpoints(metadataServer); err != nil {
+			return fmt.Errorf("metadata server: %w", err)
+		}
+		return nil
+	case scheme == "http" || scheme == "https":
+		return checkHTTP(metadataServer)
+	}
+	return fmt.Errorf("metadata server %q: %s is not supported, want %s, http:// or etcd://", metadataServer, scheme, P2PHandshake)
+}
 
 func openEtcd(metadataServer string) (Store, error) {
 	endpoints, err := etcdkv.ParseEndpoints(metadataServer)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,14 +25,23 @@ type httpStore struct {
 	client  *http.Client
 }
 
-func openHTTP(metadataServer string) (Store, error) {
+func checkHTTP(metadataServer string) error {
 	parsed, err := url.Parse(metadataServer)
 	if err != nil {
-		return nil, fmt.Errorf("metadata server %q: %w", metadataServer, errors.Unwrap(err))
+		return fmt.Errorf("metadata server %q: %w", metadataServer, errors.Unwrap(err))
 	}
 	if parsed.Hostname() == "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
-		return nil, fmt.Errorf("metadata server %q is not http://host:port/path", metadataServer)
+		return fmt.Errorf("metadata server %q is not http://host:port/path", metadataServer)
 	}
+	if port := parsed.Port(); port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return fmt.Errorf("metadata server %q: port %q is not a number from 0 to 65535", metadataServer, port)
+		}
+	}
+	return nil
+}
+
+func openHTTP(metadataServer string) Store {
 	dialer := net.Dialer{Timeout: limits.MetadataConnectMs * time.Millisecond}
 	return &httpStore{
 		address: metadataServer,
@@ -46,7 +56,7 @@ func openHTTP(metadataServer string) (Store, error) {
 			// Only status 200 is a success, and a redirect is not one.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}, nil
+	}
 }
 
 func (s *httpStore) Get(ctx context.Context, key string) ([]byte, error) {

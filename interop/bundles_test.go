@@ -154,6 +154,35 @@ func TestProducerDies(t *testing.T) {
 	c.empty(t)
 }
 
+// TestTrainerRanks hands one shard of a rollout to each of two ranks, as data parallel training does: the first rank brings
+// memory, the second has none, the manager writes, and the first rank reclaims what the manager wrote.
+func TestTrainerRanks(t *testing.T) {
+	eachRelease(t, func(t *testing.T, release Release) {
+		r := newRig(t)
+		m := startMaster(t, r, MasterOptions{})
+		ranks := []*Store{
+			startStore(t, r, release, StoreOptions{Master: m.RPC, SegmentBytes: 48 * mib, BufferBytes: 64 * mib}),
+			startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 64 * mib}),
+		}
+		segments(t, m, 1)
+		manager := startStore(t, r, release, StoreOptions{Master: m.RPC})
+		for round := range repeat(3, 30) {
+			var shards []Handle
+			for n := range ranks {
+				shards = append(shards, putBundle(t, manager, Bundle{Rows: 64, Seed: 10*round + n}))
+			}
+			for n, rank := range ranks {
+				getBundle(t, rank, shards[n], Bundle{Rows: 64, Seed: 10*round + n})
+			}
+			for _, h := range shards {
+				cleanBundle(t, ranks[0], h)
+			}
+		}
+		wantMetric(t, m, "master_key_count", 0)
+		wantMetric(t, m, "master_allocated_bytes", 0)
+	})
+}
+
 // TestBundleWithTwoCopies lets a wheel's own segment and the daemon's serve one bundle: one copy of every object on each.
 func TestBundleWithTwoCopies(t *testing.T) {
 	r := newRig(t)

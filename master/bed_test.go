@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type bed struct {
 	t      *testing.T
 	logs   *observer.ObservedLogs
 	silent atomic.Bool // no handshake port answers
+	stop   func()      // ends the master and waits for it; once more does nothing
 }
 
 // newBed starts a master; the end of the test stops it and waits until nothing of it runs.
@@ -39,6 +41,7 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort = 0, 0, 0
+	cfg.ClientActiveTTL = time.Hour // nobody pings while a test thinks
 	for _, edit := range edits {
 		edit(&cfg)
 	}
@@ -54,11 +57,11 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 		}
 		return nil
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop := sync.OnceFunc(func() {
+		cancel()
 		select {
 		case err := <-ended:
 			if err != nil {
@@ -68,6 +71,8 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 			t.Error("the master does not stop")
 		}
 	})
+	b.stop = stop
+	t.Cleanup(stop)
 	return b
 }
 

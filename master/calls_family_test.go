@@ -285,12 +285,32 @@ func TestReaderThatCannotReadTurnsTheGuess(t *testing.T) {
 	if err := p.caller.(*line).Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := b.peerFrom(addressA, wire.V12)
-	invoke(next, &wire.ServiceReady, &wire.ServiceReadyRequest{})
-	waitFor(t, "a reply in the other layout", func() bool {
-		_, err := try(next, &wire.GetReplicaList, &wire.GetReplicaListRequest{Key: "k"})
-		return err == nil
-	})
+	waitFor(t, "the end of its connection", func() bool { return b.conns() == 1 })
+	next := b.peerFrom(addressA, wire.V12) // the same process, which introduces itself no more
+	expect(t, "its next read", next.get("k").Err, 0)
+	expect(t, "and the one after", next.get("k").Err, 0)
+	later := b.peerFrom(addressA, wire.V12)
+	invoke(later, &wire.ServiceReady, &wire.ServiceReadyRequest{})
+	expect(t, "read of the next process", later.get("k").Err, 0)
+}
+
+// TestShortReaders come, read once and leave. The writer has gone, so nobody speaks for their release; none of them loses
+// its read because the one before left right after its own.
+func TestShortReaders(t *testing.T) {
+	b := newBed(t)
+	owner := b.peerFrom("127.0.0.9", wire.V14)
+	owner.id.Hi = 0x6d67_7365 << 32 // a daemon, which has no vote
+	owner.mount("store", 1<<45, mib)
+	writer := b.peerFrom(addressA, wire.V13)
+	writer.put("k", 5)
+	_ = writer.caller.(*line).Close()
+	for range 6 {
+		waitFor(t, "the others to have left", func() bool { return b.conns() == 1 })
+		reader := b.peerFrom(addressA, wire.V13)
+		invoke(reader, &wire.ServiceReady, &wire.ServiceReadyRequest{})
+		expect(t, "read", reader.get("k").Err, 0)
+		_ = reader.caller.(*line).Close()
+	}
 }
 
 // TestProcessOf14SharesConnections has three stores of one process whose calls hop over three connections. Closing one

@@ -7,6 +7,7 @@ import (
 
 	"mooncake/catalog"
 	"mooncake/internal/hostport"
+	"mooncake/internal/limits"
 	"mooncake/wire"
 )
 
@@ -56,10 +57,13 @@ func (s *Service) registerSegments() {
 }
 
 func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
-	err := s.cat.MountSegment(s.clock.Now(), clientID(q.ClientID), segmentIn(&q.Segment))
+	err := checkTexts(&q.Segment)
+	if err == nil {
+		err = s.cat.MountSegment(s.clock.Now(), clientID(q.ClientID), segmentIn(&q.Segment))
+	}
 	r.Err = codeOf(err)
 	fields := []zap.Field{
-		zap.String("segment", q.Segment.Name), zap.String("endpoint", q.Segment.TeEndpoint), zap.Uint64("size_bytes", q.Segment.Size),
+		zap.String("segment", shortened(q.Segment.Name)), zap.String("endpoint", shortened(q.Segment.TeEndpoint)), zap.Uint64("size_bytes", q.Segment.Size),
 		zap.String("client", q.ClientID.String()),
 	}
 	if err != nil {
@@ -74,10 +78,16 @@ func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountS
 
 func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
 	segments := make([]catalog.Segment, len(q.Segments))
+	var err error
 	for i := range q.Segments {
+		if err == nil {
+			err = checkTexts(&q.Segments[i])
+		}
 		segments[i] = segmentIn(&q.Segments[i])
 	}
-	err := s.cat.ReMountSegments(s.clock.Now(), clientID(q.ClientID), segments)
+	if err == nil {
+		err = s.cat.ReMountSegments(s.clock.Now(), clientID(q.ClientID), segments)
+	}
 	r.Err = codeOf(err)
 	if err != nil {
 		s.families.bind(p, q.ClientID)
@@ -87,6 +97,16 @@ func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.Re
 	s.families.mounted(p, q.ClientID, time.Now())
 	s.suspicion.mounted(clientID(q.ClientID))
 	s.log.Info("client remounted", zap.String("client", q.ClientID.String()), zap.Int("segments", len(segments)))
+}
+
+// checkTexts refuses a segment that would make every replica descriptor of it large.
+func checkTexts(s *wire.Segment) error {
+	for _, text := range []string{s.Name, s.TeEndpoint, s.Protocol, s.HostID} {
+		if len(text) > limits.MountTextBytes {
+			return catalog.ErrInvalidParams
+		}
+	}
+	return nil
 }
 
 // hostsOf lists the distinct hosts of a client's segments.

@@ -84,7 +84,9 @@ func TestMountArguments(t *testing.T) {
 			{"all there is and one more", 1, 1<<64 - 1, wire.ErrInvalidParams},
 			{"one byte", 1 << 44, 1, 0},
 			{"1 TiB", 1 << 44, 1 << 40, 0},
-			{"2^63", 1, 1 << 63, 0},
+			{"as large as an address space", 1, 1 << 47, 0},
+			{"larger than any address space", 1, 1<<47 + 1, wire.ErrInvalidParams},
+			{"2^63", 1, 1 << 63, wire.ErrInvalidParams},
 			{"up to the last byte but one", 1<<64 - mib, mib - 1, 0},
 		} {
 			seg := wire.Segment{ID: newID(), Name: "n", Base: tc.base, Size: tc.size, TeEndpoint: "n:1", Protocol: "tcp"}

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -117,19 +116,46 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
 	case c.IO != "raw" && c.IO != "std":
 		return fmt.Errorf("--io=%q is neither raw nor std", c.IO)
-	case c.RPCPort != 0 && c.RPCPort == c.RPCPortV12:
-		return errors.New("--rpc_port and --rpc_port_v12 name the same port")
+	}
+	return c.checkPortsDiffer()
+}
+
+// checkPortsDiffer says which two flags want one port, where opening it twice would only say that it is in use.
+func (c *Config) checkPortsDiffer() error {
+	type want struct {
+		flag, host string
+		port       int
+	}
+	wants := []want{{"rpc_port", c.RPCAddress, c.RPCPort}, {"rpc_port_v12", c.RPCAddress, c.RPCPortV12}, {"metrics_port", c.MetricsHost, c.MetricsPort}}
+	if c.MetadataServer {
+		wants = append(wants, want{"http_metadata_server_port", c.MetadataHost, c.MetadataPort})
+	}
+	for i, a := range wants {
+		for _, b := range wants[:i] {
+			if a.port > 0 && a.port == b.port && a.host == b.host {
+				return fmt.Errorf("--%s and --%s name the same port, %d", b.flag, a.flag, a.port)
+			}
+		}
 	}
 	return nil
 }
 
-// String lists the effective settings, one key=value each, for the start line.
+// String lists the settings in force as flag=value, in the order of the flags: the start line, which reads back.
 func (c *Config) String() string {
 	var b strings.Builder
 	add := func(k string, v any) { fmt.Fprintf(&b, ", %s=%v", k, v) }
 	add("rpc_address", c.RPCAddress)
+	add("rpc_port", c.RPCPort)
+	add("rpc_port_v12", c.RPCPortV12)
 	add("rpc_default_family", c.DefaultFamily)
+	add("rpc_conn_timeout_seconds", c.RPCIdle.Seconds())
+	add("rpc_enable_tcp_no_delay", c.RPCNoDelay)
+	add("io", c.IO)
+	add("metrics_host", c.MetricsHost)
+	add("metrics_port", c.MetricsPort)
 	add("enable_http_metadata_server", c.MetadataServer)
+	add("http_metadata_server_host", c.MetadataHost)
+	add("http_metadata_server_port", c.MetadataPort)
 	add("default_kv_lease_ttl", c.LeaseTTL.Milliseconds())
 	add("default_kv_soft_pin_ttl", c.SoftPinTTL.Milliseconds())
 	add("max_kv_soft_pin_ttl", c.MaxSoftPinTTL.Milliseconds())
@@ -141,8 +167,22 @@ func (c *Config) String() string {
 	add("client_lost_ttl_sec", c.ClientLostTTL.Seconds())
 	add("put_start_discard_timeout_sec", c.PutDiscard.Seconds())
 	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
-	add("io", c.IO)
+	if c.PortsFile != "" {
+		add("ports_file", c.PortsFile)
+	}
 	return b.String()[2:]
+}
+
+// With returns the settings with the ports that were really opened.
+func (c Config) With(p Ports) Config {
+	c.RPCPort, c.MetricsPort = p.RPC, p.Metrics
+	if c.RPCPortV12 >= 0 {
+		c.RPCPortV12 = p.RPCV12
+	}
+	if c.MetadataServer {
+		c.MetadataPort = p.Metadata
+	}
+	return c
 }
 
 func (c *Config) family() family {

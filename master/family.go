@@ -138,7 +138,9 @@ type familyRegistry struct {
 	conns   map[*peerConn]struct{}
 	all     living
 	byAddr  map[netip.Addr]*living
-	proved  map[netip.Addr]family // last family proved (or corrected) at an address
+	proved  map[netip.Addr]family // last family proved at an address
+	turned  map[netip.Addr]family // what a hang-up says of the further connections of an address
+	ever    living                // 1 for each family that was ever proved
 	parked  []*parkedReply
 }
 
@@ -153,6 +155,7 @@ func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
 		conns:    map[*peerConn]struct{}{},
 		byAddr:   map[netip.Addr]*living{},
 		proved:   map[netip.Addr]family{},
+		turned:   map[netip.Addr]family{},
 	}
 }
 
@@ -168,8 +171,10 @@ func (r *familyRegistry) opened(peer netip.Addr, fixed family) *peerConn {
 	return c
 }
 
-// closed forgets the connection. A peer that hangs up right after a reply in a guessed layout could not read it: the
-// guess for its address is turned round, as long as nothing living at the address speaks against it.
+// closed forgets the connection. A peer that hangs up right after a reply in a guessed layout may not have been able to
+// read it, or it had all it wanted. One that could not read it comes back with another connection, which does not begin
+// with ServiceReady; for such connections the guess is turned round, as long as nothing living at the address speaks
+// against it. A new process begins with ServiceReady and is not taken for the one that left.
 func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +193,7 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 		if family(c.guess.Load()&3) == family12 {
 			other = family13
 		}
-		r.remember(c.peer, other)
+		r.turn(c.peer, other)
 	}
 	kept := r.parked[:0]
 	for _, p := range r.parked {
@@ -205,18 +210,45 @@ func (r *familyRegistry) provedAt(a netip.Addr) bool {
 	return l != nil && (l.n[family12] > 0 || l.n[family13] > 0)
 }
 
+// remember notes what was proved at an address.
 func (r *familyRegistry) remember(a netip.Addr, f family) {
-	if r.proved[a] == f.group() {
-		return
+	f = f.group()
+	r.turnBack(a)
+	if keepHint(r.proved, a, f) || r.ever.n[f] == 0 {
+		r.ever.n[f] = 1
+		r.version.Add(1)
 	}
-	if _, ok := r.proved[a]; !ok && len(r.proved) >= limits.FamilyAddresses {
-		for victim := range r.proved { // any one: the entry is a hint of last resort
-			delete(r.proved, victim)
+}
+
+// turn notes what a hang-up says, turnBack that it says nothing any more.
+func (r *familyRegistry) turn(a netip.Addr, f family) {
+	if keepHint(r.turned, a, f) {
+		r.version.Add(1)
+	}
+}
+
+func (r *familyRegistry) turnBack(a netip.Addr) {
+	if _, ok := r.turned[a]; ok {
+		delete(r.turned, a)
+		r.version.Add(1)
+	}
+}
+
+// keepHint changes what is remembered of an address and reports whether that is new. There is room for so many addresses;
+// beyond, any other one is forgotten: what is remembered is a hint of last resort.
+func keepHint(m map[netip.Addr]family, a netip.Addr, f family) bool {
+	have, ok := m[a]
+	if ok && have == f {
+		return false
+	}
+	if !ok && len(m) >= limits.FamilyAddresses {
+		for victim := range m {
+			delete(m, victim)
 			break
 		}
 	}
-	r.proved[a] = f.group()
-	r.version.Add(1)
+	m[a] = f
+	return true
 }
 
 // count moves one living thing at address a from the family in *was to the family is.
@@ -245,18 +277,27 @@ func (r *familyRegistry) count(a netip.Addr, was *family, is family) {
 	r.version.Add(1)
 }
 
-// arrived notes a request before it is served.
+// arrived notes a request before it is served. A client that cannot read a reply hangs up, so one that asks on after a
+// reply in a guessed layout has read it: the guess is proved.
 func (r *familyRegistry) arrived(c *peerConn, call wire.CallID) {
 	if c.first.Load() == firstNone {
-		first := firstOther
-		if call == wire.CallServiceReady {
-			first = firstReady
-		}
-		c.first.Store(first)
+		r.arrivedFirst(c, call)
 	}
 	if c.guessedAt.Load() != 0 {
 		c.guessedAt.Store(0)
+		r.learn(c, family(c.guess.Load()&3))
 	}
+}
+
+func (r *familyRegistry) arrivedFirst(c *peerConn, call wire.CallID) {
+	if call != wire.CallServiceReady {
+		c.first.Store(firstOther)
+		return
+	}
+	c.first.Store(firstReady)
+	r.mu.Lock()
+	r.turnBack(c.peer)
+	r.mu.Unlock()
 }
 
 // bind notes that a request on c carried the client id.
@@ -432,7 +473,7 @@ func (r *familyRegistry) familyFor(c *peerConn, now time.Time) (f family, wait b
 // guessed notes that a reply goes out in the default layout of this moment.
 func (r *familyRegistry) guessed(c *peerConn, now time.Time) family {
 	version := r.version.Load()
-	f := r.byDefault(c.peer).group()
+	f := r.byDefault(c).group()
 	c.guess.Store(version<<2 | uint64(f))
 	c.guessedAt.Store(now.UnixNano())
 	return f
@@ -471,16 +512,22 @@ func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
 		now.Sub(cl.asked) < limits.FamilyHoldMs*time.Millisecond && now.Sub(cl.pinged) < r.ttl
 }
 
-func (r *familyRegistry) byDefault(a netip.Addr) family {
-	if l := r.byAddr[a]; l != nil {
+// byDefault is the best guess for a connection of which nothing is known.
+func (r *familyRegistry) byDefault(c *peerConn) family {
+	if l := r.byAddr[c.peer]; l != nil {
 		if f := l.only(); f != familyUnknown {
 			return f
 		}
+	} else if f := r.turned[c.peer]; f != familyUnknown && c.first.Load() == firstOther {
+		return f
 	}
 	if f := r.all.only(); f != familyUnknown {
 		return f
 	}
-	if f := r.proved[a]; f != familyUnknown {
+	if f := r.proved[c.peer]; f != familyUnknown {
+		return f
+	}
+	if f := r.ever.only(); f != familyUnknown {
 		return f
 	}
 	return r.fallback

@@ -96,6 +96,15 @@ func TestFamilyDecisions(t *testing.T) {
 			r.closed(writer(r, hostA, 1, family12), t0)
 			return conn(r, hostA, wire.CallServiceReady)
 		}, family12, false},
+		{"the living have gone, elsewhere: the only family there ever was", func(r *familyRegistry) *peerConn {
+			r.closed(writer(r, hostB, 1, family12), t0)
+			return conn(r, hostA, wire.CallServiceReady)
+		}, family12, false},
+		{"the living have gone, elsewhere, of two families: the default", func(r *familyRegistry) *peerConn {
+			r.closed(writer(r, hostB, 1, family12), t0)
+			r.closed(writer(r, hostB, 1, family13), t0)
+			return conn(r, hostA, wire.CallServiceReady)
+		}, family13, false},
 		{"our own daemon has no vote", func(r *familyRegistry) *peerConn {
 			daemon, err := wire.NewDaemonClientID()
 			if err != nil {
@@ -188,11 +197,14 @@ func TestHangUpTurnsTheGuess(t *testing.T) {
 		name  string
 		after time.Duration
 		more  bool
-		want  family
+		first []wire.CallID // of the connections that follow
+		want  family        // for the last of them
 	}{
-		{"at once", 10 * time.Millisecond, false, family12},
-		{"after another call", 10 * time.Millisecond, true, family13},
-		{"later", time.Second, false, family13},
+		{"at once", 10 * time.Millisecond, false, []wire.CallID{wire.CallGetReplicaList}, family12},
+		{"a new process is not the one that left", 10 * time.Millisecond, false, []wire.CallID{wire.CallServiceReady}, family13},
+		{"nor is what follows it", 10 * time.Millisecond, false, []wire.CallID{wire.CallServiceReady, wire.CallGetReplicaList}, family13},
+		{"after another call", 10 * time.Millisecond, true, []wire.CallID{wire.CallGetReplicaList}, family13},
+		{"later", time.Second, false, []wire.CallID{wire.CallGetReplicaList}, family13},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := registry(family13)
@@ -202,10 +214,65 @@ func TestHangUpTurnsTheGuess(t *testing.T) {
 				r.arrived(c, wire.CallRemove)
 			}
 			r.closed(c, t0.Add(tc.after))
-			if f, _ := r.familyFor(conn(r, hostA, wire.CallServiceReady), t0); f != tc.want {
-				t.Fatalf("next reader is taken for %v, want %v", f, tc.want)
+			for i, first := range tc.first {
+				f, _ := r.familyFor(conn(r, hostA, first), t0)
+				if i == len(tc.first)-1 && f != tc.want {
+					t.Fatalf("the last reader is taken for %v, want %v", f, tc.want)
+				}
 			}
 		})
+	}
+}
+
+// TestReaderThatAsksOnProvesTheGuess reads with nobody known: a client that goes on after the first reply has read it.
+func TestReaderThatAsksOnProvesTheGuess(t *testing.T) {
+	r := registry(family13)
+	c := conn(r, hostA, wire.CallServiceReady)
+	r.familyFor(c, t0)
+	if r.all.n != [4]int{} {
+		t.Fatalf("a guess alone counts as proof: %v", r.all.n)
+	}
+	r.arrived(c, wire.CallGetReplicaList)
+	if f := family(c.fam.Load()); f != family13 || r.all.n[family13] != 1 {
+		t.Fatalf("taken for %v, living %v", f, r.all.n)
+	}
+	r.closed(conn(r, hostA, wire.CallServiceReady), t0)
+	r.closed(c, t0)
+	if r.proved[hostA] != family13 || len(r.turned) != 0 || r.all.n != [4]int{} {
+		t.Fatalf("proved %v, turned %v, living %v", r.proved, r.turned, r.all.n)
+	}
+}
+
+// TestReadersThatReadOnceAndLeave come one after another and end right after their read. None may spoil the next one's.
+func TestReadersThatReadOnceAndLeave(t *testing.T) {
+	for _, fallback := range []family{family12, family13} {
+		r := registry(fallback)
+		for i := range 10 {
+			c := conn(r, hostA, wire.CallServiceReady)
+			if f, wait := r.familyFor(c, t0); f != fallback || wait {
+				t.Fatalf("reader %d is taken for %v", i, f)
+			}
+			r.closed(c, t0.Add(time.Millisecond))
+		}
+	}
+}
+
+// TestReaderOfTheOtherFamily reads where all the living are of another family: its first read is lost, no more.
+func TestReaderOfTheOtherFamily(t *testing.T) {
+	r := registry(family13)
+	writer(r, hostB, 1, family13)
+	lost := conn(r, hostA, wire.CallServiceReady)
+	if f, _ := r.familyFor(lost, t0); f != family13 {
+		t.Fatalf("taken for %v", f)
+	}
+	r.closed(lost, t0.Add(time.Millisecond))
+	next := conn(r, hostA, wire.CallGetReplicaList)
+	if f, _ := r.familyFor(next, t0); f != family12 {
+		t.Fatalf("its next connection is taken for %v", f)
+	}
+	r.arrived(next, wire.CallExistKey)
+	if f, _ := r.familyFor(conn(r, hostA, wire.CallServiceReady), t0); f != family12 {
+		t.Fatalf("the next process of the host is taken for %v", f)
 	}
 }
 

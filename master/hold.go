@@ -25,7 +25,7 @@ func (r *familyRegistry) park(c *peerConn, now time.Time, encode func(family)) (
 		return f, false
 	}
 	if len(r.parked) >= limits.ParkedReplies {
-		return r.byDefault(c.peer), false
+		return r.byDefault(c), false
 	}
 	r.parked = append(r.parked, &parkedReply{conn: c, deadline: now.Add(limits.FamilyHoldMs * time.Millisecond), encode: encode})
 	return familyUnknown, true

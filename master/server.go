@@ -43,17 +43,32 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 		s.metadata.inUse = service.nameInUse
 		service.suspicion.locate = s.metadata.Handshake
 	}
-	if s.listen, err = cfg.listen(); err != nil {
+	if err := s.open(); err != nil {
 		return nil, err
 	}
 	s.admin = service.adminHandler(s)
-	if cfg.PortsFile != "" {
-		if err := s.Ports().write(cfg.PortsFile); err != nil {
+	return s, nil
+}
+
+// open opens every port and tells them to who waits for the file.
+func (s *Server) open() (err error) {
+	if s.cfg.PortsFile == "" {
+		s.listen, err = s.cfg.listen()
+		return err
+	}
+	file, err := openPortsFile(s.cfg.PortsFile)
+	if err != nil {
+		return err
+	}
+	if s.listen, err = s.cfg.listen(); err == nil {
+		if err = file.write(s.Ports()); err != nil {
 			s.listen.close()
-			return nil, err
 		}
 	}
-	return s, nil
+	if err != nil {
+		file.abandon()
+	}
+	return err
 }
 
 // Ports tells which ports were opened.
@@ -88,12 +103,7 @@ func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Lis
 }
 
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
-	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: limits.HTTPHeaderMs * time.Millisecond,
-		IdleTimeout:       limits.HTTPIdleMs * time.Millisecond,
-		MaxHeaderBytes:    limits.HTTPHeaderBytes,
-	}
+	srv := newHTTPServer(h)
 	group.Go(func() error {
 		if err := srv.Serve(limitListener(ln)); err != http.ErrServerClosed {
 			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
@@ -109,6 +119,17 @@ func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Li
 		}
 		return nil
 	})
+}
+
+// newHTTPServer bounds how long a peer may take over a request, its body included, and over the next one.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: limits.HTTPHeaderMs * time.Millisecond,
+		ReadTimeout:       limits.HTTPReadMs * time.Millisecond,
+		IdleTimeout:       limits.HTTPIdleMs * time.Millisecond,
+		MaxHeaderBytes:    limits.HTTPHeaderBytes,
+	}
 }
 
 // sweep lets time pass in the catalog. It may take long, so nothing else waits for it.

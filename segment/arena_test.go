@@ -201,7 +201,7 @@ func TestDamageIsToldAndNeverMixed(t *testing.T) {
 	}{
 		"state is garbage": {func(_, s string) error { return os.WriteFile(s, []byte("garbage"), 0o600) }, "is damaged"},
 		"state is empty":   {func(_, s string) error { return os.WriteFile(s, nil, 0o600) }, "is damaged"},
-		"state is huge":    {func(_, s string) error { return os.WriteFile(s, make([]byte, 1<<20), 0o600) }, "longer than"},
+		"state is huge":    {func(_, s string) error { return os.WriteFile(s, make([]byte, 1<<20), 0o600) }, "longer than 4080 bytes): its segment cannot be taken up again; --fresh"},
 		"state of another run": {func(_, s string) error {
 			other := sampleState()
 			other.Name = "x"

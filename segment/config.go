@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mooncake/descriptor"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 	"mooncake/tcp"
@@ -130,7 +131,9 @@ func (c *Config) validateAddresses() error {
 		c.TEPort = port
 	}
 	if c.BindAddress != "" {
-		if _, err := netip.ParseAddr(strings.Trim(c.BindAddress, "[]")); err != nil {
+		// Parse alone takes names and ports as well, ParseAddr no brackets.
+		host, _, err := hostport.Parse(c.BindAddress, 0)
+		if _, badIP := netip.ParseAddr(host); err != nil || badIP != nil || hostport.HasPort(c.BindAddress) {
 			return fmt.Errorf("--bind_address=%s is not an IP address", c.BindAddress)
 		}
 	}
@@ -141,13 +144,20 @@ func (c *Config) validateMetadata() error {
 	switch {
 	case c.MetadataServer == P2P, strings.HasPrefix(c.MetadataServer, "http://"), strings.HasPrefix(c.MetadataServer, "https://"),
 		strings.HasPrefix(c.MetadataServer, "etcd://"):
-		return nil
+		return checkMetadata(c.MetadataServer)
 	case c.MetadataServer == "":
 		return errors.New("--metadata_server is empty, want P2PHANDSHAKE, http://host:port/metadata or etcd://host:port")
 	case strings.Contains(c.MetadataServer, "://"):
 		return fmt.Errorf("--metadata_server=%s: only P2PHANDSHAKE, http:// and etcd:// are known", c.MetadataServer)
 	}
 	// Without a scheme the published clients take it for etcd.
+	return checkMetadata(c.MetadataServer)
+}
+
+func checkMetadata(address string) error {
+	if err := descriptor.Check(address); err != nil {
+		return fmt.Errorf("--metadata_server: %w", err)
+	}
 	return nil
 }
 

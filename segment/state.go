@@ -123,7 +123,7 @@ func readState(path string) (*State, []byte, error) {
 		return nil, nil, fmt.Errorf("state file %s: %w", path, err)
 	}
 	if n > limits.SegmentStateBytes {
-		return nil, nil, fmt.Errorf("state file %s is longer than %d bytes", path, limits.SegmentStateBytes)
+		return nil, nil, fmt.Errorf("state file %s is damaged (longer than %d bytes): its segment cannot be taken up again; --fresh discards it", path, limits.SegmentStateBytes)
 	}
 	s, err := parseState(text[:n])
 	if err != nil {

@@ -80,9 +80,9 @@ func serve(cfg *master.Config, opts *options, warning string, stdout, stderr io.
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ports := srv.Ports()
-	log.Info(fmt.Sprintf("Master service started on port %d, metrics_port=%d, %s", ports.RPC, ports.Metrics, cfg),
-		zap.Int("rpc_port_v12", ports.RPCV12), zap.Int("http_metadata_server_port", ports.Metadata), zap.String("version", version))
+	signal.Ignore(syscall.SIGPIPE) // whoever read the log may leave; the store goes on
+	open := cfg.With(srv.Ports())
+	log.Info(fmt.Sprintf("Master service started on port %d, %s", open.RPCPort, &open), zap.String("version", version))
 	if err := srv.Run(ctx); err != nil {
 		fmt.Fprintf(stderr, "ERROR: %v\n", err)
 		return 1

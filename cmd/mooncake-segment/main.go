@@ -44,16 +44,16 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	if err != nil {
 		return fail(name, err)
 	}
+	log, err := newLogger(opts.logLevel)
+	if err != nil {
+		return fail(name, err)
+	}
 	if opts.checkConfig {
 		if err := cfg.Resolve(context.Background()); err != nil {
 			return fail(name, err)
 		}
 		fmt.Println(cfg.String())
 		return 0
-	}
-	log, err := newLogger(opts.logLevel)
-	if err != nil {
-		return fail(name, err)
 	}
 	log.Info("starting", zap.String("version", program.Version), zap.Int("pid", os.Getpid()), zap.String("config", cfg.String()))
 	for _, n := range notes {

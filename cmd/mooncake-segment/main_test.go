@@ -180,19 +180,21 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"size":          {[]string{"--global_segment_size=abc"}, []string{"--global_segment_size", `"abc"`}},
-		"size 0":        {[]string{"--global_segment_size=0"}, []string{"--global_segment_size is 0"}},
-		"size too much": {[]string{"--global_segment_size=1000gb"}, []string{"memory available", "cgroup limit", "free in"}},
-		"host":          {[]string{"--local_hostname=no.such.host.invalid"}, []string{"--local_hostname=no.such.host.invalid"}},
-		"busy port":     {[]string{fmt.Sprintf("--http_port=%d", port), "--bind_address=127.0.0.1"}, []string{fmt.Sprint(port), "in use", "--http_port"}},
-		"te port":       {[]string{"--te_port=13000"}, []string{"--te_port=13000", "12300-14300"}},
-		"data port":     {[]string{"--data-port=50052"}, []string{"--data_port=50052"}},
-		"protocol":      {[]string{"--protocol", "rdma"}, []string{"--protocol=rdma", "not built in yet"}},
-		"unknown flag":  {[]string{"--nonesuch=1"}, []string{"nonesuch"}},
-		"not a number":  {[]string{"--http_port=abc"}, []string{"http_port", "abc"}},
-		"level":         {[]string{"--log_level=loud"}, []string{"--log_level=loud"}},
-		"buffer":        {[]string{"--data_sndbuf=1tb"}, []string{"--data_sndbuf"}},
-		"metadata":      {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
+		"size":              {[]string{"--global_segment_size=abc"}, []string{"--global_segment_size", `"abc"`}},
+		"size 0":            {[]string{"--global_segment_size=0"}, []string{"--global_segment_size is 0"}},
+		"size too much":     {[]string{"--global_segment_size=1000gb"}, []string{"memory available", "cgroup limit", "free in"}},
+		"host":              {[]string{"--local_hostname=no.such.host.invalid"}, []string{"--local_hostname=no.such.host.invalid"}},
+		"busy port":         {[]string{fmt.Sprintf("--http_port=%d", port), "--bind_address=127.0.0.1"}, []string{fmt.Sprint(port), "in use", "--http_port"}},
+		"te port":           {[]string{"--te_port=13000"}, []string{"--te_port=13000", "12300-14300"}},
+		"data port":         {[]string{"--data-port=50052"}, []string{"--data_port=50052"}},
+		"protocol":          {[]string{"--protocol", "rdma"}, []string{"--protocol=rdma", "not built in yet"}},
+		"unknown flag":      {[]string{"--nonesuch=1"}, []string{"nonesuch"}},
+		"not a number":      {[]string{"--http_port=abc"}, []string{"http_port", "abc"}},
+		"level":             {[]string{"--log_level=loud"}, []string{"--log_level=loud"}},
+		"buffer":            {[]string{"--data_sndbuf=1tb"}, []string{"--data_sndbuf"}},
+		"metadata":          {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
+		"level, checked":    {[]string{"--check_config", "--log_level=loud"}, []string{"--log_level=loud"}},
+		"metadata, checked": {[]string{"--check_config", "--metadata_server=h:99999"}, []string{"--metadata_server", "99999"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"--local_hostname=127.0.0.1", "--shm_dir=" + shm, "--http_port=0"}, c.args...)

@@ -63,8 +63,13 @@ const (
 	// of all keys together: a client gives a call up after 30 s.
 	PatternMatchMs  = 1000
 	PatternSearchMs = 20_000
+	// ListenResolveMs bounds the look-up of the host to listen on: a launcher waits for the line that says what is wrong.
+	ListenResolveMs = 1500
 	// LogTextBytes is how much of a text of a client's choice a log line repeats.
 	LogTextBytes = 200
+	// MountTextBytes bounds name, endpoint, protocol and host of a segment that is mounted: host names with a port, which
+	// every replica descriptor repeats.
+	MountTextBytes = 4096
 )
 
 // descriptor
@@ -213,6 +218,9 @@ const (
 	// HTTPHeaderMs and HTTPIdleMs end HTTP connections that send no whole header, or nothing more.
 	HTTPHeaderMs = 10_000
 	HTTPIdleMs   = 120_000
+	// HTTPReadMs is how long a whole request may take, its body too: one that is announced and never sent would hold its
+	// connection for ever, and HTTPConnections of them the port. The largest value takes a second on a slow line.
+	HTTPReadMs = 30_000
 	// HTTPHeaderBytes holds the longest key that is asked for in a query, percent-encoded.
 	HTTPHeaderBytes = 1 << 20
 	// HTTPShutdownMs is how long requests under way may take when the daemon stops.
@@ -265,6 +273,15 @@ const ReplicasPerObjectMax = 128
 
 // CatalogSegmentsMax bounds the segments mounted at once: a cluster has hundreds of nodes with a few segments each.
 const CatalogSegmentsMax = 1 << 16
+
+// CatalogSegmentBytesMax bounds one segment: the user half of a 47-bit address space, which no process exceeds. So many
+// segments as CatalogSegmentsMax allows add up to 2^63; without a bound two clients could make the sum of all sizes wrap,
+// and a pool that looks small is emptied by the eviction.
+const CatalogSegmentBytesMax = 1 << 47
+
+// PreferredSegmentsMax is how many of the preferred segments that a put names are looked at, with everybody else waiting.
+// They are a wish, so that a longer list is no mistake; a cluster has hundreds of segments.
+const PreferredSegmentsMax = 1024
 
 // CatalogSliceItems is how many records a sweep, a listing or an eviction treats before it lets others take the lock:
 // some 0.1 ms.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,24 +22,25 @@ import (
 	"mooncake/interop"
 )
 
-// Ports of the two daemons unless somebody holds them.
-const (
-	rpcPort     = 50051
-	adminPort   = 50052
-	segmentPort = 9300
-)
+// usual are the ports of the two daemons unless somebody holds them.
+var usual = [3]int{50051, 50052, 9300}
+
+// uses says what each port is for.
+var uses = [3]string{"clients", "the master's HTTP", "the segment daemon's HTTP"}
 
 // settings are the command line.
 type settings struct {
 	serve    bool
 	binaries string
 	size     string
+	ports    [3]int
+	out      io.Writer
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var s settings
+	s := settings{ports: usual, out: os.Stdout}
 	flag.BoolVar(&s.serve, "serve", false, "start the daemons and keep them in the foreground")
 	flag.StringVar(&s.binaries, "binaries", "", "folder with the daemons; empty builds them")
 	flag.StringVar(&s.size, "size", "512MiB", "size of the segment: 2gb, 512MB, 1GiB or bytes")
@@ -58,7 +60,7 @@ type cluster struct {
 	rig     *interop.Rig
 	master  *interop.Master
 	segment *interop.Segment
-	bytes   int64
+	out     io.Writer
 }
 
 func start(ctx context.Context, s settings) (err error) {
@@ -74,7 +76,7 @@ func start(ctx context.Context, s settings) (err error) {
 	// An interrupt stops the processes; whoever waits for them fails then and comes back here.
 	defer context.AfterFunc(ctx, func() { _ = rig.Close() })()
 	if rig.Binaries = s.binaries; s.binaries == "" {
-		fmt.Println("Building both daemons ...")
+		fmt.Fprintln(s.out, "Building both daemons ...")
 		rig.Binaries = filepath.Join(rig.Dir, "bin")
 		if err := interop.BuildDaemons(ctx, rig.Binaries, false, "mooncake-master", "mooncake-segment"); err != nil {
 			return err
@@ -83,8 +85,8 @@ func start(ctx context.Context, s settings) (err error) {
 	if s.serve {
 		rig.Output = os.Stderr
 	}
-	c := &cluster{rig: rig, bytes: int64(size)}
-	if err := c.start(); err != nil {
+	c := &cluster{rig: rig, out: s.out}
+	if err := c.start(s.ports, int64(size)); err != nil {
 		return err
 	}
 	if s.serve {
@@ -94,20 +96,16 @@ func start(ctx context.Context, s settings) (err error) {
 }
 
 // start brings both daemons up and prints where they are.
-func (c *cluster) start() (err error) {
-	var ports [3]int
-	for i, p := range []struct {
-		port int
-		use  string
-	}{{rpcPort, "clients"}, {adminPort, "the master's HTTP"}, {segmentPort, "the segment daemon's HTTP"}} {
-		if ports[i], err = c.choose(p.port, p.use); err != nil {
+func (c *cluster) start(ports [3]int, bytes int64) (err error) {
+	for i, port := range ports {
+		if ports[i], err = c.choose(port, uses[i]); err != nil {
 			return err
 		}
 	}
 	if c.master, err = c.rig.StartMaster(interop.MasterOptions{RPCPort: ports[0], AdminPort: ports[1]}); err != nil {
 		return err
 	}
-	options := interop.SegmentOptions{Master: c.master.RPC, SizeBytes: c.bytes, HTTPPort: ports[2]}
+	options := interop.SegmentOptions{Master: c.master.RPC, SizeBytes: bytes, HTTPPort: ports[2]}
 	if c.segment, err = c.rig.StartSegment(options); err != nil {
 		return err
 	}
@@ -115,9 +113,9 @@ func (c *cluster) start() (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("mooncake-master   pid %-7d  clients: %s   http://%s/metrics\n", c.master.Pid(), c.master.RPC, c.master.Admin)
-	fmt.Printf("mooncake-segment  pid %-7d  %s at %s   http://%s/metrics\n",
-		c.segment.Pid(), mib(c.bytes), mounted[0].Endpoint, c.segment.HTTP)
+	fmt.Fprintf(c.out, "mooncake-master   pid %-7d  clients: %s   http://%s/metrics\n", c.master.Pid(), c.master.RPC, c.master.Admin)
+	fmt.Fprintf(c.out, "mooncake-segment  pid %-7d  %s at %s   http://%s/metrics\n",
+		c.segment.Pid(), mib(bytes), mounted[0].Endpoint, c.segment.HTTP)
 	return nil
 }
 
@@ -131,17 +129,17 @@ func (c *cluster) choose(port int, use string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("Port %d (%s) is held by %s; taking %d instead.\n", port, use, by, other[0])
+	fmt.Fprintf(c.out, "Port %d (%s) is held by %s; taking %d instead.\n", port, use, by, other[0])
 	return other[0], nil
 }
 
 // serve keeps the daemons until an interrupt, or until one of them ends.
 func (c *cluster) serve(ctx context.Context) error {
-	fmt.Printf("Serving. A client's settings: master_server_addr=%s metadata_server=P2PHANDSHAKE protocol=tcp. Ctrl-C ends it.\n",
+	fmt.Fprintf(c.out, "Serving. A client's settings: master_server_addr=%s metadata_server=P2PHANDSHAKE protocol=tcp. Ctrl-C ends it.\n",
 		c.master.RPC)
 	select {
 	case <-ctx.Done():
-		fmt.Println("Stopping.")
+		fmt.Fprintln(c.out, "Stopping.")
 		return nil
 	case <-c.master.Done():
 		return errors.New("mooncake-master has ended")

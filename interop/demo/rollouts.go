@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -28,13 +27,13 @@ func (c *cluster) show() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("two clients       wheel %s, unchanged: one writes (pid %d), one reads (pid %d)\n\n",
+	fmt.Fprintf(c.out, "two clients       wheel %s, unchanged: one writes (pid %d), one reads (pid %d)\n\n",
 		version, producer.Client.Pid(), consumer.Client.Pid())
 	before, err := c.master.Metrics()
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "rows\tbytes\tobjects\tPUT ms\tGET ms\tequal\tchunks lie on\t")
 	for _, b := range rollouts {
 		row, err := c.handOver(producer, consumer, b)
@@ -117,8 +116,8 @@ func (c *cluster) moved(before map[string]float64) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("\nmetrics that moved")
-	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(c.out, "\nmetrics that moved")
+	table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if after[name] != before[name] && strings.HasPrefix(name, "master_") {
 			fmt.Fprintf(table, "  %s\t%.0f -> %.0f\n", name, before[name], after[name])
@@ -130,6 +129,6 @@ func (c *cluster) moved(before map[string]float64) error {
 	if left := after["master_allocated_bytes"]; left != 0 {
 		return fmt.Errorf("%.0f bytes are still allocated after everything was reclaimed", left)
 	}
-	fmt.Println("\nAll bundles equal, everything reclaimed: 0 bytes allocated.")
+	fmt.Fprintln(c.out, "\nAll bundles equal, everything reclaimed: 0 bytes allocated.")
 	return nil
 }

@@ -1,0 +1,438 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asProgram makes this test binary behave as the program, so that signals, exit codes and names can be seen.
+const asProgram = "MOONCAKE_MASTER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// call runs the program inside the test; it must end by itself.
+func call(name string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(name, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// settings are the values that --check_config prints.
+func settings(t *testing.T, args ...string) map[string]string {
+	t.Helper()
+	code, out, errs := call(newName, append(args, "--check_config")...)
+	if code != 0 || errs != "" {
+		t.Fatalf("%v: code %d, %s", args, code, errs)
+	}
+	all := map[string]string{}
+	for _, pair := range strings.Split(strings.TrimSpace(out), ", ") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			t.Fatalf("%q in %s", pair, out)
+		}
+		all[key] = value
+	}
+	return all
+}
+
+func TestGoodCommandLines(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string // setting=value
+	}{
+		{nil, "rpc_port=50051"},
+		{nil, "metrics_port=50052"},
+		{nil, "rpc_port_v12=-1"},
+		{nil, "client_ttl=10"},
+		{[]string{"--client_ttl=7"}, "client_ttl=7"},
+		{[]string{"--client-ttl=7"}, "client_ttl=7"},
+		{[]string{"-client_ttl=7"}, "client_ttl=7"},
+		{[]string{"-client-ttl", "7"}, "client_ttl=7"},
+		{[]string{"--client_ttl", "7"}, "client_ttl=7"},
+		{[]string{"--client_ttl=5", "--client_ttl=7"}, "client_ttl=7"},
+		{[]string{"--client_ttl=0x7"}, "client_ttl=7"},
+		{[]string{"stray", "--client_ttl=7", "words"}, "client_ttl=7"},
+		{[]string{"--default_kv_lease_ttl= 3 S "}, "default_kv_lease_ttl=3000"},
+		{[]string{"--default_kv_lease_ttl=250"}, "default_kv_lease_ttl=250"},
+		{[]string{"--default_kv_lease_ttl=2m"}, "default_kv_lease_ttl=120000"},
+		{[]string{"--rpc_port", "0", "--metrics_port", "0"}, "rpc_port=0"},
+		{[]string{"--enable_http_metadata_server"}, "enable_http_metadata_server=true"},
+		{[]string{"--enable_http_metadata_server=yes"}, "enable_http_metadata_server=true"},
+		{[]string{"--enable_http_metadata_server", "--noenable_http_metadata_server"}, "enable_http_metadata_server=false"},
+		{[]string{"--eviction_high_watermark_ratio=0.95"}, "eviction_high_watermark_ratio=0.95"},
+		{[]string{"--rpc_default_family=12"}, "rpc_default_family=12"},
+		{[]string{"--rpc_port_v12=50061"}, "rpc_port_v12=50061"},
+		{[]string{"--rpc_address=::1"}, "rpc_address=::1"},
+		{[]string{"--no_such_flag=1", "--undefok=no_such_flag"}, "rpc_port=50051"},
+		{[]string{"--put_start_discard_timeout_sec=5", "--put_start_release_timeout_sec=9"}, "put_start_release_timeout_sec=9"},
+	} {
+		key, value, _ := strings.Cut(tc.want, "=")
+		if got := settings(t, tc.args...)[key]; got != value {
+			t.Errorf("%q: %s=%s, want %s", tc.args, key, got, value)
+		}
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want []string // all in the one line
+	}{
+		{[]string{"--rpc_port=99999"}, []string{"rpc_port", "99999", "65535"}},
+		{[]string{"--rpc_port=-1"}, []string{"rpc_port", "-1"}},
+		{[]string{"--rpc_port=abc"}, []string{"rpc_port", "abc"}},
+		{[]string{"--rpc_port="}, []string{"rpc_port"}},
+		{[]string{"--rpc_port"}, []string{"rpc_port", "missing"}},
+		{[]string{"--metrics_port=70000"}, []string{"metrics_port", "70000"}},
+		{[]string{"--rpc_port_v12=50051"}, []string{"--rpc_port", "--rpc_port_v12", "same port"}},
+		{[]string{"--metrics_port=50051"}, []string{"--rpc_port", "--metrics_port", "same port"}},
+		{[]string{"--no_such_flag=1"}, []string{"no_such_flag"}},
+		{[]string{"--rpc_default_family=15"}, []string{"rpc_default_family", "15"}},
+		{[]string{"--io=uring"}, []string{"io", "uring", "raw"}},
+		{[]string{"--eviction_high_watermark_ratio=1.5"}, []string{"eviction_high_watermark_ratio", "1.5"}},
+		{[]string{"--eviction_ratio=NaN"}, []string{"eviction_ratio", "NaN"}},
+		{[]string{"--eviction_ratio=much"}, []string{"eviction_ratio", "much"}},
+		{[]string{"--default_kv_lease_ttl=5q"}, []string{"default_kv_lease_ttl", "5q"}},
+		{[]string{"--default_kv_lease_ttl=1.5s"}, []string{"default_kv_lease_ttl", "1.5s"}},
+		{[]string{"--default_kv_lease_ttl=-5"}, []string{"default_kv_lease_ttl", "-5"}},
+		{[]string{"--client_ttl=0"}, []string{"client_ttl"}},
+		{[]string{"--client_ttl=-3"}, []string{"client_ttl", "-3"}},
+		{[]string{"--put_start_release_timeout_sec=30"}, []string{"put_start_release_timeout_sec", "put_start_discard_timeout_sec"}},
+		{[]string{"--default_kv_soft_pin_ttl=48h"}, []string{"default_kv_soft_pin_ttl", "max_kv_soft_pin_ttl"}},
+		{[]string{"--enable_http_metadata_server=maybe"}, []string{"enable_http_metadata_server", "maybe"}},
+		{[]string{"--rpc_conn_timeout_seconds=99999999999"}, []string{"rpc_conn_timeout_seconds", "99999999999"}},
+		{[]string{"--flagfile=/no/such/file"}, []string{"/no/such/file"}},
+		{[]string{"--fromenv=client_ttl"}, []string{"FLAGS_client_ttl"}},
+		{[]string{"--ports_file=/no/such/folder/ports", "--rpc_port=0", "--metrics_port=0"}, []string{"ports_file", "/no/such/folder/ports"}},
+		{[]string{"--rpc_address=no.such.host.invalid", "--rpc_port=0", "--metrics_port=0"}, []string{"rpc_address", "no.such.host.invalid"}},
+		{[]string{"--metrics_host=no.such.host.invalid", "--rpc_port=0", "--metrics_port=0"}, []string{"metrics_host", "no.such.host.invalid"}},
+	} {
+		code, out, errs := call(newName, tc.args...)
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "ERROR: ") || strings.Contains(errs, "goroutine") {
+			t.Errorf("%q: code %d, stdout %q, stderr %q", tc.args, code, out, errs)
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(errs, w) {
+				t.Errorf("%q: no %q in %q", tc.args, w, errs)
+			}
+		}
+	}
+}
+
+// TestCheckConfigReadsBack gives every printed setting as a flag and gets the same settings.
+func TestCheckConfigReadsBack(t *testing.T) {
+	_, first, _ := call(newName, "--check_config", "--rpc_port=1", "--metrics_port=2", "--client_ttl=99", "--io=std", "--ports_file=/tmp/p", "--rpc_enable_tcp_no_delay=false")
+	args := []string{"--check_config"}
+	for _, pair := range strings.Split(strings.TrimSpace(first), ", ") {
+		args = append(args, "--"+pair)
+	}
+	if code, second, errs := call(newName, args...); code != 0 || second != first {
+		t.Errorf("code %d, %s\n%s\n%s", code, errs, first, second)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	for _, name := range []string{newName, oldName} {
+		if code, out, errs := call(name, "--version"); code != 0 || !strings.HasPrefix(out, name+" version ") || errs != "" {
+			t.Errorf("version of %s: code %d, %q, %q", name, code, out, errs)
+		}
+		code, out, errs := call(name, "--help")
+		if code != 1 || errs != "" { // 1 as the published programs
+			t.Errorf("help of %s: code %d, %q", name, code, errs)
+		}
+		for _, flag := range []string{"rpc_port_v12", "rpc_default_family", "ports_file", "check_config", "metrics_port", "default_kv_lease_ttl"} {
+			if !strings.Contains(out, flag) {
+				t.Errorf("help of %s: no %s", name, flag)
+			}
+		}
+	}
+}
+
+// program is the running program, started under some name.
+type program struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	seen  []string
+}
+
+func start(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{cmd: exec.CommandContext(t.Context(), path, args...)}
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	pipe, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.lines = bufio.NewScanner(pipe)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it has ended already, or the test failed
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+// onLoopback are arguments that take free ports of this host.
+func onLoopback(more ...string) []string {
+	return append([]string{"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--rpc_port", "0", "--metrics_port", "0"}, more...)
+}
+
+// until reads the log up to a line with the word.
+func (p *program) until(t *testing.T, word string) string {
+	t.Helper()
+	for p.lines.Scan() {
+		p.seen = append(p.seen, p.lines.Text())
+		if strings.Contains(p.lines.Text(), word) {
+			return p.lines.Text()
+		}
+	}
+	t.Fatalf("no line with %q in %q", word, p.seen)
+	return ""
+}
+
+// end reads the log to its end and returns the exit code.
+func (p *program) end(t *testing.T) int {
+	t.Helper()
+	for p.lines.Scan() {
+		p.seen = append(p.seen, p.lines.Text())
+	}
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// setting finds a value in the start line.
+func setting(t *testing.T, line, key string) string {
+	t.Helper()
+	m := regexp.MustCompile(`[ \t]` + key + `=([^,\s]*)`).FindStringSubmatch(line)
+	if m == nil {
+		t.Fatalf("no %s in %s", key, line)
+	}
+	return m[1]
+}
+
+// TestStartServeStop starts the program with free ports, finds them in the log and in the file, and stops it by signals.
+func TestStartServeStop(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		file := filepath.Join(t.TempDir(), "ports")
+		p := start(t, newName, onLoopback("--rpc_port_v12=0", "--enable_http_metadata_server", "--http_metadata_server_host=127.0.0.1",
+			"--http_metadata_server_port=0", "--ports_file="+file)...)
+		line := p.until(t, "Master service started on port ")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range strings.Fields(string(text)) {
+			key, port, _ := strings.Cut(row, "=")
+			if port == "0" || setting(t, line, key) != port {
+				t.Errorf("%s in the file, %s in the log", row, setting(t, line, key))
+			}
+			c, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err != nil {
+				t.Errorf("%s: %v", row, err)
+				continue
+			}
+			_ = c.Close()
+		}
+		if n := strings.Count(string(text), "\n"); n != 4 {
+			t.Errorf("%d lines in the ports file", n)
+		}
+		resp, err := http.Get("http://127.0.0.1:" + setting(t, line, "metrics_port") + "/health")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		_ = resp.Body.Close()
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.end(t); code != 0 {
+			t.Errorf("code %d after %v: %q", code, signal, p.seen)
+		}
+		if last := p.seen[len(p.seen)-1]; !strings.Contains(last, "Shutdown signal received") {
+			t.Errorf("last line %q", last)
+		}
+	}
+}
+
+// TestNames looks at what the name the program is called by decides.
+func TestNames(t *testing.T) {
+	for name, port := range map[string]string{newName: "50052", oldName: "9003"} {
+		code, out, errs := call(name, "--check_config")
+		if code != 0 || !strings.Contains(out, "metrics_port="+port+",") {
+			t.Errorf("%s: code %d, %s%s", name, code, out, errs)
+		}
+		p := start(t, name, onLoopback()...)
+		p.until(t, "Master service started")
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.cmd.Process.Pid))
+		if err != nil || strings.TrimSpace(string(comm)) != name[:min(len(name), 15)] {
+			t.Errorf("%s is called %q, %v", name, comm, err)
+		}
+	}
+}
+
+// launchersPatience is far above the tenth of a second it takes, and far below the half minute that launchers wait.
+const launchersPatience = 10 * time.Second
+
+// TestBusyPorts is what once cost launchers half a minute: the call port must never open when another cannot.
+func TestBusyPorts(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	port := busy.Addr().(*net.TCPAddr).Port
+	for _, flag := range []string{"--metrics_port", "--http_metadata_server_port", "--rpc_port_v12", "--rpc_port"} {
+		rpc := freePort(t)
+		args := []string{
+			"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--metrics_port=0", fmt.Sprint("--rpc_port=", rpc),
+			"--enable_http_metadata_server", "--http_metadata_server_host=127.0.0.1", "--http_metadata_server_port=0", fmt.Sprint(flag, "=", port),
+		}
+		stop, opened := make(chan struct{}), make(chan bool)
+		go func() {
+			seen := false
+			for {
+				select {
+				case <-stop:
+					opened <- seen
+					return
+				default:
+				}
+				if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", rpc)); err == nil {
+					seen = true
+					_ = c.Close()
+				}
+			}
+		}()
+		began := time.Now()
+		p := start(t, newName, args...)
+		code := p.end(t)
+		if took := time.Since(began); code != 1 || took > launchersPatience {
+			t.Errorf("%s: code %d after %v", flag, code, took)
+		}
+		close(stop)
+		if <-opened {
+			t.Errorf("%s is taken, yet the call port was open", flag)
+		}
+		if len(p.seen) == 0 {
+			t.Fatalf("%s: not a word", flag)
+		}
+		last := p.seen[len(p.seen)-1]
+		for _, want := range []string{fmt.Sprint(port), "in use", flag} {
+			if !strings.Contains(last, want) {
+				t.Errorf("%s: no %q in %q", flag, want, last)
+			}
+		}
+		if len(p.seen) != 1 {
+			t.Errorf("%s: %d lines: %q", flag, len(p.seen), p.seen)
+		}
+	}
+}
+
+// freePort finds a port below those the system gives to connections that somebody might open meanwhile.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for port := 20_000 + os.Getpid()%5000; port < 32_000; port++ {
+		ln, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			_ = ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// TestLaunchersProbes connects and closes a thousand times: no word in the log, no descriptor left.
+func TestLaunchersProbes(t *testing.T) {
+	p := start(t, oldName, onLoopback()...)
+	port := setting(t, p.until(t, "Master service started"), "rpc_port")
+	probe := func(n int) {
+		for range n {
+			c, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+		}
+	}
+	files := func() int {
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	probe(10) // once through everything
+	before := files()
+	probe(1000)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(10 * time.Second); files() > before; {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%d descriptors, %d before", files(), before)
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t); code != 0 || len(p.seen) != 2 {
+		t.Errorf("code %d, log %q", code, p.seen)
+	}
+}
+
+// TestLogReaderLeaves closes the other end of the log: the master goes on and still ends as it should.
+func TestLogReaderLeaves(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ports")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], onLoopback("--ports_file="+file)...)
+	cmd.Env, cmd.Stderr, cmd.Stdout = append(os.Environ(), asProgram+"=1"), w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	first := bufio.NewScanner(r)
+	if !first.Scan() {
+		t.Error("not a word")
+	}
+	_ = r.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it says goodbye, to nobody
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
