@@ -128,7 +128,7 @@ func files(t *testing.T) []string {
 		if d.IsDir() && (p == ".git" || p == ".cache" || p == "bin" || strings.HasSuffix(p, "testdata/fuzz")) {
 			return filepath.SkipDir
 		}
-		if !d.IsDir() && d.Type().IsRegular() {
+		if p != ".git" && !d.IsDir() && d.Type().IsRegular() {
 			out = append(out, filepath.ToSlash(p))
 		}
 		return nil
