@@ -319,6 +319,9 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 			until, handed = now+Time(m.cfg.PutReleaseMs), Never
 		}
 		m.drop(o, until, handed)
+		if next := m.objects[key]; next != nil && m.lost(next) {
+			return m.remove(now, key, force, abort)
+		}
 		return ErrObjectNotFound
 	}
 	writing := o.open || o.next != nil

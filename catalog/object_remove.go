@@ -96,8 +96,14 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		c.commit()
 		return nil
 	}
+	key := strings.Clone(r.key()) // the record goes before the name is used
 	c.noteLost(now, n)
 	c.commit()
+	// A write under way has the key now. If its memory is lost as well, the object has to go as a whole: else it would depend
+	// on the order of a walk over all objects what is left of it.
+	if n := c.s.lookup(key); n != 0 && c.s.allLost(n) {
+		return c.remove(now, n, force)
+	}
 	return ErrObjectNotFound
 }
 

@@ -98,13 +98,13 @@ func (c *Config) Validate() error {
 		flag  string
 		value time.Duration
 	}{
-		{"client_active_ttl_sec", c.ClientActiveTTL},
+		{"client_active_ttl_sec (or --client_ttl)", c.ClientActiveTTL},
 		{"client_suspicion_ttl_sec", c.ClientSuspicionTTL},
 		{"client_lost_ttl_sec", c.ClientLostTTL},
 		{"put_start_discard_timeout_sec", c.PutDiscard},
 	} {
 		if d.value <= 0 {
-			return fmt.Errorf("--%s=%s must be above 0", d.flag, d.value)
+			return fmt.Errorf("--%s must be above 0, not %s", d.flag, d.value)
 		}
 	}
 	switch {

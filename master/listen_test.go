@@ -137,7 +137,7 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.MetricsPort, c.MetricsHost, c.RPCAddress = c.RPCPort, "127.0.0.2", "127.0.0.1" }, ""},
 		{func(c *Config) { c.EvictionRatio = 1.5 }, "--eviction_ratio=1.5 is outside 0..1"},
 		{func(c *Config) { c.HighWatermark = -0.1 }, "--eviction_high_watermark_ratio=-0.1 is outside 0..1"},
-		{func(c *Config) { c.ClientActiveTTL = 0 }, "--client_active_ttl_sec=0s must be above 0"},
+		{func(c *Config) { c.ClientActiveTTL = 0 }, "--client_active_ttl_sec (or --client_ttl) must be above 0, not 0s"},
 		{func(c *Config) { c.PutDiscard = c.PutRelease }, "must be above --put_start_discard_timeout_sec"},
 		{func(c *Config) { c.SoftPinTTL = c.MaxSoftPinTTL + 1 }, "is above --max_kv_soft_pin_ttl"},
 		{func(c *Config) { c.DefaultFamily = "15" }, `--rpc_default_family="15" is none of 12, 13, 14`},
