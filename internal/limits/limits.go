@@ -323,6 +323,10 @@ const (
 	// 100,000 keys of 100 bytes with its configuration is some 15 MB. The protocol itself would allow 4 GiB, and a real
 	// master waits for them.
 	RPCFrameBytes = 64 << 20
+	// RPCLargeBytes is what all connections of one port together may hold of large frames that are not complete yet.
+	// Sixteen of the largest at once; a peer that would need more is disconnected and may come again. Without it ten
+	// thousand peers with half a frame each would take the machine's memory.
+	RPCLargeBytes = 1 << 30
 	// RPCReplyFrameBytes is the largest reply our client takes: a list of ten million keys of 100 bytes.
 	RPCReplyFrameBytes = 1 << 30
 	// RPCConns is how many connections a master serves at once. A wheel's pool has up to 100 per process; an idle

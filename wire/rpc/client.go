@@ -207,7 +207,9 @@ func (c *Client) readReplies() error {
 				return fmt.Errorf("server %v: %w", c.raw.RemoteAddr(), err)
 			}
 		}
-		c.in.settle()
+		if err := c.in.settle(); err != nil {
+			return err
+		}
 	}
 }
 

@@ -101,7 +101,9 @@ func (c *Conn) loop() error {
 		if err != nil {
 			return err
 		}
-		c.in.settle()
+		if err := c.in.settle(); err != nil {
+			return err
+		}
 		if err := c.watch(frames > 0); err != nil {
 			return err
 		}

@@ -1,6 +1,10 @@
 package rpc
 
-import "mooncake/internal/limits"
+import (
+	"sync/atomic"
+
+	"mooncake/internal/limits"
+)
 
 // inbox collects what a connection delivers and hands it out as whole frames. It knows no socket: the owner reads into
 // space, tells filled, takes frames with next until there is none, then calls settle.
@@ -11,6 +15,10 @@ type inbox struct {
 	limit      int64 // largest body plus attachment
 	request    bool  // requests or replies
 	full       bool  // the last read filled the buffer
+
+	large     *atomic.Int64 // what all connections of the server hold in buffers of large frames; nil = nobody counts
+	largeMax  int64
+	largeHeld int64 // this one's part of it
 }
 
 // space is where the next bytes go; never empty.
@@ -82,18 +90,20 @@ func (b *inbox) next() (f frame, ok bool, err error) {
 func (b *inbox) partial() bool { return b.start < b.end || b.skip > 0 }
 
 // settle makes room for the next read. The buffer grows with the bytes that came: at once up to limits.RPCKeepBytes, then
-// by doubling, so that an announced length alone takes no memory. It shrinks as soon as a large frame has been taken.
-func (b *inbox) settle() {
+// by doubling, so that an announced length alone takes no memory. It shrinks as soon as a large frame has been taken. The
+// error is ErrBusy: all connections together hold as much of large frames as they may.
+func (b *inbox) settle() error {
 	rest := b.end - b.start
 	if rest == 0 {
 		b.start, b.end = 0, 0
 		switch {
 		case len(b.buf) > limits.RPCKeepBytes:
 			b.buf = nil
+			b.release()
 		case b.full && len(b.buf) < limits.RPCKeepBytes:
 			b.buf = make([]byte, min(2*len(b.buf), limits.RPCKeepBytes)) // a busy peer: more frames per read
 		}
-		return
+		return nil
 	}
 	size := len(b.buf)
 	if want := b.wanted(); want > size {
@@ -105,6 +115,9 @@ func (b *inbox) settle() {
 	}
 	switch {
 	case size > len(b.buf):
+		if !b.hold(size) {
+			return ErrBusy
+		}
 		grown := make([]byte, size)
 		copy(grown, b.buf[b.start:b.end])
 		b.buf = grown
@@ -112,6 +125,29 @@ func (b *inbox) settle() {
 		copy(b.buf, b.buf[b.start:b.end])
 	}
 	b.start, b.end = 0, rest
+	return nil
+}
+
+// hold counts a buffer of the given size with those of the other connections; false when there is no room for it.
+func (b *inbox) hold(size int) bool {
+	if b.large == nil || size <= limits.RPCKeepBytes {
+		return true
+	}
+	more := int64(size) - b.largeHeld
+	if b.large.Add(more) > b.largeMax {
+		b.large.Add(-more)
+		return false
+	}
+	b.largeHeld += more
+	return true
+}
+
+// release ends the counting; the owner calls it when it gives the inbox up.
+func (b *inbox) release() {
+	if b.largeHeld > 0 {
+		b.large.Add(-b.largeHeld)
+		b.largeHeld = 0
+	}
 }
 
 // wanted is the size of the frame at the front without its attachment, as far as it is known.

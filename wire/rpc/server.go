@@ -42,6 +42,9 @@ type ServerConfig struct {
 	Nagle bool
 	// FrameBytesMax is the largest body plus attachment of a request. 0 means limits.RPCFrameBytes.
 	FrameBytesMax int64
+	// LargeBytesMax is how much all connections together may hold of frames above limits.RPCKeepBytes that are not
+	// complete yet; who would need more is disconnected. 0 means limits.RPCLargeBytes.
+	LargeBytesMax int64
 	// ConnsMax is how many connections may be open; further ones are closed at once. 0 means limits.RPCConns.
 	ConnsMax int64
 	// PendingBytesMax is how much may wait for a peer that does not read its parked replies. 0 means
@@ -68,6 +71,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	if c.FrameBytesMax <= 0 {
 		c.FrameBytesMax = limits.RPCFrameBytes
 	}
+	if c.LargeBytesMax <= 0 {
+		c.LargeBytesMax = limits.RPCLargeBytes
+	}
 	if c.ConnsMax <= 0 {
 		c.ConnsMax = limits.RPCConns
 	}
@@ -86,6 +92,8 @@ type Server struct {
 	handler  Handler
 	counters counters
 	lastID   atomic.Uint64
+
+	largeBytes atomic.Int64 // buffers of large frames under way, all connections
 
 	mu     sync.Mutex
 	ports  map[*port]struct{}
@@ -240,7 +248,7 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{srv: s, id: s.lastID.Add(1), raw: raw, remote: raw.RemoteAddr(), local: raw.LocalAddr()}
-	c.in = inbox{limit: s.cfg.FrameBytesMax, request: true}
+	c.in = inbox{limit: s.cfg.FrameBytesMax, request: true, large: &s.largeBytes, largeMax: s.cfg.LargeBytesMax}
 	c.rep.raw, c.rep.stall, c.rep.limit, c.rep.sent = raw, s.cfg.StallTimeout, s.cfg.PendingBytesMax, &s.counters.bytesOut
 	c.rep.idle.L = &c.rep.mu
 	return c, nil
@@ -248,6 +256,7 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 
 func (s *Server) serveConn(p *port, c *Conn) {
 	c.run()
+	c.in.release()
 	s.counters.connsOpen.Add(-1)
 	p.remove(c)
 }

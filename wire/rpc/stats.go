@@ -18,6 +18,7 @@ type Stats struct {
 	HalfFrames     uint64 // connections closed because a frame was not completed in time
 	IdleClosed     uint64 // connections closed by the idle timeout
 	SlowReaders    uint64 // connections closed because the peer did not read
+	BusyClosed     uint64 // connections closed because all together held too much of large frames
 }
 
 type counters struct {
@@ -32,6 +33,7 @@ type counters struct {
 	halfFrames     atomic.Uint64
 	idleClosed     atomic.Uint64
 	slowReaders    atomic.Uint64
+	busyClosed     atomic.Uint64
 }
 
 // ended counts why a connection ended, where that says something about the peer.
@@ -45,6 +47,8 @@ func (c *counters) ended(err error) {
 		c.idleClosed.Add(1)
 	case errors.Is(err, ErrSlowReader):
 		c.slowReaders.Add(1)
+	case errors.Is(err, ErrBusy):
+		c.busyClosed.Add(1)
 	}
 }
 
@@ -63,5 +67,6 @@ func (s *Server) Stats() Stats {
 		HalfFrames:     c.halfFrames.Load(),
 		IdleClosed:     c.idleClosed.Load(),
 		SlowReaders:    c.slowReaders.Load(),
+		BusyClosed:     c.busyClosed.Load(),
 	}
 }
