@@ -52,7 +52,7 @@ bench:
 
 # Hours are better spent here than in `make test`: many repetitions, daemons built with the race detector.
 soak: prepare
-	go test -race -count=5 -timeout 1h $(UNIT)
+	MOONCAKE_RANDOM=1 go test -race -count=5 -timeout 1h $(UNIT)
 	go test -count=1 -timeout 4h -v ./interop -args -soak
 
 fuzz:

@@ -32,8 +32,11 @@ func (c *Catalog) place(w *write) []place {
 	}
 	a := c.askFor(w)
 	a.unread = c.s.heldBack.reading == 0
-	c.makeAllRoom(w, &a, wanted)
-	if len(p.places) == 0 && !a.unread {
+	active := c.anyActive()
+	if active {
+		c.makeAllRoom(w, &a, wanted)
+	}
+	if active && len(p.places) == 0 && !a.unread {
 		if seg, offset, ok := c.reuse(&a); ok {
 			c.taken(seg, offset)
 			return p.places
@@ -74,6 +77,17 @@ func (c *Catalog) startPlaces(w *write) int {
 	clear(p.places)
 	p.places, p.worst = p.places[:0], StageActive
 	return int(min(w.replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
+}
+
+// anyActive tells whether any segment takes new objects as a matter of course. Where none does there is nothing to gain from
+// evicting or from taking readers' ranges, and a search for it would cost every put dearly.
+func (c *Catalog) anyActive() bool {
+	for _, seg := range c.s.segments.mounted {
+		if seg.at() == StageActive {
+			return true
+		}
+	}
+	return false
 }
 
 // putBack frees the places of a search that is given up.

@@ -204,14 +204,14 @@ func (s *state) applyReopen(c *Change) {
 	}
 	r := s.record(n)
 	s.delist(n) // while it still counts for the old writer; it goes to the end of the unfinished
-	if r.marks&markPublished != 0 {
-		r.marks &^= markPublished
-		s.unit(r.unit).manifests--
-	}
 	sh := s.shard(s.hash(c.Key))
 	sh.mu.Lock()
 	s.setStatus(n, c.Replicas, ReplicaComplete, ReplicaProcessing)
 	sh.mu.Unlock()
+	if r.marks&markPublished != 0 && s.unfinished(n) { // a Change that names none of its replicas opens nothing
+		r.marks &^= markPublished
+		s.unit(r.unit).manifests--
+	}
 	old := r.client
 	r.client = s.owners.ref(c.Client)
 	s.owners.unref(old)
