@@ -69,9 +69,6 @@ func (c *Catalog) ClientStage(id UUID) Stage {
 	return StageGone
 }
 
-// KnowsClient tells whether the client mounted something and is not gone.
-func (c *Catalog) KnowsClient(id UUID) bool { return c.ClientStage(id) != StageGone }
-
 // ActiveClients lists the clients that completed a remount and are StageActive or StageSuspect, in no particular order.
 func (c *Catalog) ActiveClients() []UUID {
 	c.mu.Lock()

@@ -54,7 +54,7 @@ func TestSegmentLookups(t *testing.T) {
 	if _, ok := c.SegmentByID(UUID{}); ok || len(c.SegmentsNamed("none")) > 0 || len(c.SegmentsOf(UUID{})) > 0 {
 		t.Error("found what is not there")
 	}
-	if !c.KnowsClient(alice) || c.KnowsClient(UUID{}) || len(c.ActiveClients()) != 0 {
+	if c.ClientStage(alice) == StageGone || c.ClientStage(UUID{}) != StageGone || len(c.ActiveClients()) != 0 {
 		t.Error("mounting makes a client known, not active")
 	}
 	if err := c.ReMountSegments(3, bob, nil); err != nil || !slices.Equal(c.ActiveClients(), []UUID{bob}) {

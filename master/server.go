@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"mooncake/catalog"
@@ -105,7 +106,7 @@ func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Lis
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
 	srv := newHTTPServer(h)
 	group.Go(func() error {
-		if err := srv.Serve(limitListener(ln)); err != http.ErrServerClosed {
+		if err := srv.Serve(netutil.LimitListener(ln, limits.HTTPConnections)); err != http.ErrServerClosed {
 			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
 		}
 		return nil

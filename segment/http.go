@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"mooncake/internal/limits"
 )
 
@@ -28,7 +30,7 @@ func (d *Daemon) serveHTTP(ctx context.Context) error {
 		defer close(closed)
 		srv.Close() // a scrape cut short harms nobody
 	})
-	err := srv.Serve(limitConns(d.listeners.http, limits.SegmentHTTPConns))
+	err := srv.Serve(netutil.LimitListener(d.listeners.http, limits.SegmentHTTPConns))
 	if !unhook() {
 		<-closed
 	}

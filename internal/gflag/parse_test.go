@@ -253,19 +253,6 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-func TestLogFlags(t *testing.T) {
-	v := newValues()
-	own := v.fs.Int32("v", 3, "our own")
-	AddLogFlags(v.fs)
-	args := strings.Fields("-logtostderr -minloglevel=1 -v=1 --log_dir /tmp -log_prefix=false --stderrthreshold 2 --nosymbolize_stacktrace")
-	if _, err := Parse(v.fs, args, testProgram()); err != nil {
-		t.Fatal(err)
-	}
-	if *own != 1 || v.fs.Lookup("log_dir").Value.String() != "/tmp" || v.fs.Lookup("log_prefix").Value.String() != "false" {
-		t.Fatal("log flags not set")
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add("--rpc_port=1\x00x\x00--\x00--a")
 	f.Add("--client-ttl\x007\x00--noenable_ha\x00-\x00--=\x00--tryfromenv=a,,rpc_port")
