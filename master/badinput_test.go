@@ -51,9 +51,20 @@ func (b *bed) unharmed(t *testing.T, bad func()) {
 	if rounds := <-stopped; rounds == 0 {
 		t.Error("the other client got nothing done")
 	}
-	waitFor(t, fmt.Sprintf("%d connections, %d goroutines, %d descriptors", conns, goroutines, files), func() bool {
-		return b.conns() <= conns && runtime.NumGoroutine() <= goroutines+2 && openFiles(t) <= files+2 && b.parked() == 0
+	left := func() string {
+		if b.conns() <= conns && runtime.NumGoroutine() <= goroutines+2 && openFiles(t) <= files+2 && b.parked() == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d connections of %d, %d goroutines of %d, %d descriptors of %d, %d parked replies",
+			b.conns(), conns, runtime.NumGoroutine(), goroutines, openFiles(t), files, b.parked())
+	}
+	t.Cleanup(func() {
+		if what := left(); t.Failed() && what != "" {
+			stacks := make([]byte, 1<<20)
+			t.Logf("left when it failed: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		}
 	})
+	waitFor(t, "what the bad input opened to be closed", func() bool { return left() == "" })
 	now := b.service.cat.Stats()
 	stats.PutStartAllocFailures, now.PutStartAllocFailures = 0, 0 // figures of what happened, not of what is there
 	stats.EvictionAttempts, now.EvictionAttempts = 0, 0

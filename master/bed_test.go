@@ -73,6 +73,11 @@ func newBed(t *testing.T, edits ...func(*Config)) *bed {
 	})
 	b.stop = stop
 	t.Cleanup(stop)
+	select { // its ports answer before it has started everything, and some tests count what runs
+	case <-srv.up:
+	case <-time.After(patience):
+		t.Fatal("the master does not start")
+	}
 	return b
 }
 

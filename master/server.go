@@ -27,6 +27,7 @@ type Server struct {
 	metadata *MetadataServer
 	admin    http.Handler
 	rpc      []*rpc.Server
+	up       chan struct{} // closed when all that Run starts runs
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -38,7 +39,7 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, service: service}
+	s := &Server{cfg: cfg, log: log, service: service, up: make(chan struct{})}
 	if cfg.MetadataServer {
 		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
 		s.metadata.inUse = service.nameInUse
@@ -89,7 +90,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return s.sweep(ctx) })
 	group.Go(func() error { return s.attend(ctx) })
-	group.Go(func() error { return s.service.suspicion.run(ctx) })
+	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
+	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
+	close(s.up)
 	return group.Wait()
 }
 

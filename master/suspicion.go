@@ -71,13 +71,16 @@ func newSuspicion(cat suspectable, clock *Clock, log *zap.Logger) *suspicion {
 	}
 }
 
-// run asks until ctx ends. Greetings have places of their own: those that nobody answers take long, and many mounts come
-// at once.
-func (s *suspicion) run(ctx context.Context) error {
-	var asking sync.WaitGroup
-	asking.Go(func() { inPlaces(ctx, s.greetings, func(client catalog.UUID) { s.greet(ctx, client) }) })
-	asking.Go(func() { inPlaces(ctx, s.questions, func(q question) { s.answer(ctx, q) }) })
-	asking.Wait()
+// greetAll asks those who mounted until ctx ends. Greetings have places of their own: those that nobody answers take long,
+// and many mounts come at once.
+func (s *suspicion) greetAll(ctx context.Context) error {
+	inPlaces(ctx, s.greetings, func(client catalog.UUID) { s.greet(ctx, client) })
+	return nil
+}
+
+// answerAll asks those in doubt until ctx ends.
+func (s *suspicion) answerAll(ctx context.Context) error {
+	inPlaces(ctx, s.questions, func(q question) { s.answer(ctx, q) })
 	return nil
 }
 
