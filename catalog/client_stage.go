@@ -171,7 +171,7 @@ func (c *Catalog) WriterGone(now Time, id UUID) (aborted int) {
 		c.begin()
 		for n := c.s.open.head; n != 0 && len(c.changes) < limits.CatalogSliceItems; n = c.s.record(n).node.next {
 			if c.s.record(n).client == number {
-				c.noteDrop(now, n, CauseDead, now+Time(c.cfg.WriterQuarantineMs), Never)
+				c.noteDrop(now, n, CauseDead, c.outlast(n, now, now+Time(c.cfg.WriterQuarantineMs)), Never)
 			}
 		}
 		done := len(c.changes)

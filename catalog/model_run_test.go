@@ -345,12 +345,16 @@ func (r *modelRun) upsert(t *rapid.T) {
 		return
 	}
 	r.judge(key, group)
+	wanted := o.Replicas
 	if old != nil && !old.open && old.size == size {
-		r.same("upsert of the same size", err, nil)
-		r.replaced(id, old, o, replicas)
-		return
+		if r.m.inPlace(old) {
+			r.same("upsert of the same size", err, nil)
+			r.replaced(id, old, o, replicas)
+			return
+		}
+		wanted = r.activeCopies(old)
 	}
-	r.placed(err, key, group, size, o.Replicas, replicas, room)
+	r.placed(err, key, group, size, wanted, replicas, room)
 	if err != nil {
 		return
 	}
@@ -358,7 +362,7 @@ func (r *modelRun) upsert(t *rapid.T) {
 		release := r.now + Time(r.m.cfg.PutReleaseMs)
 		switch {
 		case old.open:
-			r.m.drop(old, release, Never)
+			r.m.drop(old, r.m.outlast(r.now, old, release), Never)
 		case old.next != nil:
 			r.m.drop(old.next, release, Never)
 		}
@@ -390,14 +394,9 @@ func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas [
 	if old.next != nil {
 		r.m.drop(old.next, r.now+Time(r.m.cfg.PutReleaseMs), Never)
 	}
-	active := 0
-	for _, x := range old.replicas {
-		if r.m.stage(x.Segment.ID) == StageActive {
-			active++
-		}
-	}
+	active := r.activeCopies(old)
 	if replicas[0].ID != old.replicas[0].ID {
-		if len(replicas) != max(active, 1) {
+		if uint64(len(replicas)) != active {
 			r.t.Fatalf("%q has %v; the new value has %v", old.key, old.replicas, replicas)
 		}
 		r.m.created(r.now, id, old.key, old.size, o, replicas, old)
@@ -409,6 +408,16 @@ func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas [
 		r.t.Fatalf("%q goes over what somebody reads though there is room", old.key)
 	}
 	r.reopened(id, old, o, replicas)
+}
+
+// activeCopies is how many copies the new value of an object gets.
+func (r *modelRun) activeCopies(old *modelObject) (n uint64) {
+	for _, x := range old.replicas {
+		if r.m.stage(x.Segment.ID) == StageActive {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 func (r *modelRun) reopened(id UUID, old *modelObject, o *PutOptions, replicas []Replica) {
@@ -436,7 +445,7 @@ func (r *modelRun) end(t *rapid.T) {
 
 func (r *modelRun) revoke(t *rapid.T) {
 	id, key := r.client(t), r.key(t)
-	r.same("revoke", r.c.PutRevoke(r.now, id, key, ReplicaTypeMemory), r.m.putRevoke(id, key))
+	r.same("revoke", r.c.PutRevoke(r.now, id, key, ReplicaTypeMemory), r.m.putRevoke(r.now, id, key))
 }
 
 func (r *modelRun) get(t *rapid.T) { r.read(t) }

@@ -53,7 +53,8 @@ func (m *model) sweep(now Time) {
 	m.away = nil
 	for _, o := range m.all() {
 		if o.open && o.time+Time(m.cfg.PutReleaseMs) <= now {
-			m.drop(o, 0, 0)
+			until, handed := m.hold(now, o)
+			m.drop(o, until, handed)
 		}
 	}
 	m.held = slices.DeleteFunc(m.held, func(r modelRange) bool { return r.until <= now })

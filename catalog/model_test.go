@@ -107,6 +107,17 @@ func (m *model) hold(now Time, o *modelObject) (until, handed Time) {
 	return until, o.handed
 }
 
+// outlast puts the end of a quarantine off until no reader can be at an object that is written over in place.
+func (m *model) outlast(now Time, o *modelObject, until Time) Time {
+	readers, _ := m.hold(now, o)
+	return max(until, readers)
+}
+
+// inPlace tells whether no copy of an object is of a silent client.
+func (m *model) inPlace(o *modelObject) bool {
+	return !slices.ContainsFunc(o.replicas, func(r Replica) bool { return m.stage(r.Segment.ID) > StageSuspect })
+}
+
 func (m *model) add(o *modelObject) {
 	if old := m.objects[o.key]; old != nil {
 		old.next = o
@@ -167,14 +178,14 @@ func (m *model) makeWay(now Time, old *modelObject) {
 			m.drop(old.next, release, Never)
 		}
 		if old.open {
-			m.drop(old, release, Never)
+			m.drop(old, m.outlast(now, old, release), Never)
 			return
 		}
 		until, handed := m.hold(now, old)
 		m.drop(old, until, handed)
 		return
 	}
-	until := old.time + Time(m.cfg.PutReleaseMs)
+	until := m.outlast(now, old, old.time+Time(m.cfg.PutReleaseMs))
 	if until <= now {
 		until = 0
 	}
@@ -250,7 +261,7 @@ func (m *model) written(id UUID, key string) (*modelObject, error) {
 	return o, nil
 }
 
-func (m *model) putRevoke(id UUID, key string) error {
+func (m *model) putRevoke(now Time, id UUID, key string) error {
 	o, err := m.written(id, key)
 	if err != nil {
 		return err
@@ -258,7 +269,8 @@ func (m *model) putRevoke(id UUID, key string) error {
 	if !o.open {
 		return ErrInvalidWrite
 	}
-	m.drop(o, 0, 0)
+	until, handed := m.hold(now, o)
+	m.drop(o, until, handed)
 	return nil
 }
 
@@ -316,7 +328,7 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 	if m.lost(o) {
 		until, handed := m.hold(now, o)
 		if o.open {
-			until, handed = now+Time(m.cfg.PutReleaseMs), Never
+			until, handed = m.outlast(now, o, now+Time(m.cfg.PutReleaseMs)), Never
 		}
 		m.drop(o, until, handed)
 		if next := m.objects[key]; next != nil && m.lost(next) {
@@ -336,7 +348,7 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 		m.drop(o.next, release, Never)
 	}
 	if o.open {
-		m.drop(o, release, Never)
+		m.drop(o, m.outlast(now, o, release), Never)
 		return nil
 	}
 	until, handed := m.hold(now, o)
@@ -348,7 +360,7 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 func (m *model) dead(now Time, id UUID) (n int) {
 	for _, o := range m.all() {
 		if o.open && o.client == id {
-			m.drop(o, now+Time(m.cfg.WriterQuarantineMs), Never)
+			m.drop(o, m.outlast(now, o, now+Time(m.cfg.WriterQuarantineMs)), Never)
 			n++
 		}
 	}

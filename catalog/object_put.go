@@ -38,7 +38,7 @@ func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOpt
 		case c.s.hasComplete(n) || Time(r.time)+Time(c.cfg.PutDiscardMs) >= now:
 			return dst, ErrObjectExists
 		default:
-			w.old, w.cause, w.until, w.handed = n, CauseDiscard, c.releaseAt(Time(r.time)), Never
+			w.old, w.cause, w.until, w.handed = n, CauseDiscard, c.outlast(n, now, c.releaseAt(Time(r.time))), Never
 		}
 	}
 	return c.create(&w, dst)
@@ -208,7 +208,8 @@ func (c *Catalog) written(id UUID, key string) (n, old name, err error) {
 	return n, old, nil
 }
 
-// PutRevoke takes back a write that did not succeed. Its ranges are free at once. An object that it was to replace stays.
+// PutRevoke takes back a write that did not succeed. Its ranges are free at once, unless they were handed to readers before
+// they were written over in place. An object that it was to replace stays.
 func (c *Catalog) PutRevoke(now Time, id UUID, key string, replicaType int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,8 +224,9 @@ func (c *Catalog) PutRevoke(now Time, id UUID, key string, replicaType int32) er
 	if !writes(replicaType) {
 		return nil
 	}
+	until, handed := c.held(n, now)
 	c.begin()
-	c.noteDrop(now, n, CauseRevoke, 0, 0)
+	c.noteDrop(now, n, CauseRevoke, until, handed)
 	c.commit()
 	return nil
 }

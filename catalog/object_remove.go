@@ -42,11 +42,18 @@ func (c *Catalog) abort(now Time, n name) {
 
 // noteAside decides that an unfinished object goes although its writer may be at work.
 func (c *Catalog) noteAside(now Time, n name, cause Cause) {
-	until := c.releaseAt(now)
+	until := c.outlast(n, now, c.releaseAt(now))
 	if until <= now {
 		until = 0
 	}
 	c.noteDrop(now, n, cause, until, Never)
+}
+
+// outlast puts the end of an unfinished object's quarantine off until no reader can be at its ranges: one that is written
+// over in place was handed out before.
+func (c *Catalog) outlast(n name, now, until Time) Time {
+	readers, _ := c.held(n, now)
+	return max(until, readers)
 }
 
 // held tells until when a reader may be at the ranges of an object, and since when; zero when nobody can.

@@ -4,7 +4,7 @@ import "strings"
 
 // UpsertStart begins the writing of an object that may exist. The new value gets ranges of its own and takes the old
 // one's place at UpsertEnd; until then readers see the old value, and a failed upsert leaves it. Only a value of the same
-// size for which there is no room goes over the old one in place. A write under way, whoever's, is pushed aside. The
+// size for which there is no room goes over the old one in place, unless a copy of that is out of reach. A write under way, whoever's, is pushed aside. The
 // object keeps its group; asking for another is ErrInvalidParams.
 func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
 	if err := c.check(key, size, o); err != nil {
@@ -32,7 +32,7 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 		if pin := c.s.pins[n]; pin > now {
 			w.pinned = pin
 		}
-		w.cause, w.until, w.handed = CauseDiscard, c.releaseAt(now), Never
+		w.cause, w.until, w.handed = CauseDiscard, c.outlast(n, now, c.releaseAt(now)), Never
 		return c.create(&w, dst)
 	}
 	w.staged, w.cause = true, CauseUpsert
@@ -48,6 +48,9 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 func (c *Catalog) replace(w *write, n name, dst []Replica) ([]Replica, error) {
 	r := c.s.record(n)
 	w.replicas, w.hardPin, w.dataType = c.activeCopies(n), r.flags&flagHardPin != 0, r.dataType
+	if !c.inPlace(n) {
+		return c.create(w, dst)
+	}
 	if !c.memoryFor(w) {
 		return dst, ErrInternal
 	}
@@ -57,6 +60,19 @@ func (c *Catalog) replace(w *write, n name, dst []Replica) ([]Replica, error) {
 	}
 	c.putBack(w.size)
 	return c.reopen(w, n, dst)
+}
+
+// inPlace tells whether a writer can reach every copy of an object: one of a silent client it must not be sent to, and one
+// that it passes by would come back with the old value.
+func (c *Catalog) inPlace(n name) bool {
+	for rn := n; rn != 0; {
+		rep := c.s.replica(rn)
+		if c.s.segments.list[rep.segment].at() > StageSuspect {
+			return false
+		}
+		rn = rep.more
+	}
+	return true
 }
 
 // activeCopies counts the replicas of an object on segments that accept writes, and is 1 when there is none.
@@ -79,6 +95,9 @@ func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 		c.noteAside(w.now, w.aside, CauseDiscard)
 	}
 	replicas := c.replicasOf(n, ReplicaComplete)
+	if until, _ := c.held(n, w.now); until != 0 {
+		c.stats.HandOutReuses += uint64(len(replicas))
+	}
 	for i := range replicas {
 		seg := c.s.segments.byID[replicas[i].Segment]
 		dst = append(dst, Replica{replicas[i].ID, &seg.info, replicas[i].Offset, w.size, ReplicaProcessing})

@@ -50,7 +50,8 @@ func (c *Catalog) tidyAll() {
 	c.inSlices(func() bool { return c.s.tidy(limits.CatalogSliceItems) })
 }
 
-// releaseOpen drops unfinished objects at the end of their time. Nobody writes to their ranges any more.
+// releaseOpen drops unfinished objects at the end of their time. Nobody writes to their ranges any more, but somebody may
+// still read what was there before, if his lease is that long.
 func (c *Catalog) releaseOpen(now Time, out *Swept) (more bool) {
 	c.begin()
 	for n := c.s.open.head; n != 0; n = c.s.record(n).node.next {
@@ -61,7 +62,8 @@ func (c *Catalog) releaseOpen(now Time, out *Swept) (more bool) {
 			more = true
 			break
 		}
-		c.noteDrop(now, n, CauseRelease, 0, 0)
+		until, handed := c.held(n, now)
+		c.noteDrop(now, n, CauseRelease, until, handed)
 		c.stats.ReleasedPuts++
 		out.ReleasedPuts++
 	}
