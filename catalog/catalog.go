@@ -17,7 +17,8 @@ type Catalog struct {
 	s       *state
 	dice    *rand.Rand
 	clients map[UUID]*client
-	away    Swept // clients that went since the last sweep
+	away    Swept       // clients that went since the last sweep
+	left    []Departure // the same
 	stats   Stats
 	sweeper sweeper
 

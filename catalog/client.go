@@ -19,6 +19,9 @@ func (c *Catalog) touch(now Time, id UUID) *client {
 		c.clients[id] = cl
 	}
 	cl.lastPing, cl.reported = max(cl.lastPing, now), false
+	if cl.stage >= StageSuspected {
+		c.stats.RecoveredClients++
+	}
 	c.setStage(id, cl, StageActive)
 	return cl
 }

@@ -1,6 +1,11 @@
 package catalog
 
-import "mooncake/internal/limits"
+import (
+	"cmp"
+	"slices"
+
+	"mooncake/internal/limits"
+)
 
 // stageOf gives the stage that a client's silence puts it in.
 func (c *Catalog) stageOf(now Time, cl *client) Stage {
@@ -20,7 +25,8 @@ func (c *Catalog) stageOf(now Time, cl *client) Stage {
 
 // judge moves every client to the stage of its silence. It returns those that are gone, whose writes are still to be
 // ended.
-func (c *Catalog) judge(now Time, out *Swept) []UUID {
+func (c *Catalog) judge(now Time, out *Swept) []Departure {
+	var gone []UUID
 	for id, cl := range c.clients {
 		stage := c.stageOf(now, cl)
 		if stage == cl.stage {
@@ -43,15 +49,17 @@ func (c *Catalog) judge(now Time, out *Swept) []UUID {
 			out.LostClients = append(out.LostClients, id)
 			cl.lostAt = now
 		case StageGone:
-			c.forget(now, id)
+			gone = append(gone, id)
 			continue
 		}
 		c.setStage(id, cl, stage)
 	}
-	c.boundLost(now)
+	c.forget(now, gone...)
+	c.forget(now, c.beyondBounds()...)
 	out.GoneClients, out.LostSegments = c.away.GoneClients, c.away.LostSegments
-	c.away = Swept{}
-	return out.GoneClients
+	left := c.left
+	c.away, c.left = Swept{}, nil
+	return left
 }
 
 // setStage moves a client to a stage, and its segments with it: readers see that at once. What it changes in the count of
@@ -91,44 +99,59 @@ func (c *Catalog) countLost() (more bool) {
 	return false
 }
 
-// forget ends the time of a client: its segments go, and its writes with the next Sweep. The segments' replicas are out
-// of sight at once; tidy does the rest.
-func (c *Catalog) forget(now Time, id UUID) {
-	delete(c.clients, id)
-	c.stats.ExpiredClients++
-	c.away.GoneClients = append(c.away.GoneClients, id)
+// forget ends the time of clients, in one decision: their segments go, and their writes with the next Sweep. The segments'
+// replicas are out of sight at once; tidy does the rest.
+func (c *Catalog) forget(now Time, ids ...UUID) {
+	if len(ids) == 0 {
+		return
+	}
 	c.begin()
-	for _, seg := range c.s.segments.byOwner[id] {
-		info := seg.info
-		c.away.LostSegments = append(c.away.LostSegments, &info)
-		c.note(ChangeUnmount, now).Segment = &info.Segment
+	for _, id := range ids {
+		delete(c.clients, id)
+		c.stats.ExpiredClients++
+		c.away.GoneClients = append(c.away.GoneClients, id)
+		c.left = append(c.left, Departure{Client: id, At: now - 1})
+		for _, seg := range c.s.segments.byOwner[id] {
+			info := seg.info
+			c.away.LostSegments = append(c.away.LostSegments, &info)
+			c.note(ChangeUnmount, now).Segment = &info.Segment
+		}
 	}
 	c.commit()
 }
 
-// boundLost forgets the client lost longest ago while the lost ones keep more memory than they may.
-func (c *Catalog) boundLost(now Time) {
-	for {
-		var oldest *client
-		var who UUID
-		objects, segments := uint64(0), 0
-		for id, cl := range c.clients {
-			if cl.stage != StageLost {
-				continue
-			}
-			if oldest == nil || cl.lostAt < oldest.lostAt {
-				oldest, who = cl, id
-			}
-			for _, seg := range c.s.segments.byOwner[id] {
-				objects += seg.objects
-				segments++
-			}
-		}
-		if oldest == nil || objects <= c.lostMax && segments <= limits.CatalogLostSegmentsMax {
-			return
-		}
-		c.forget(now, who)
+// beyondBounds lists the clients lost longest ago, as many as have to be forgotten because the lost ones keep more memory
+// than they may.
+func (c *Catalog) beyondBounds() (ids []UUID) {
+	type keeper struct {
+		id       UUID
+		since    Time
+		objects  uint64
+		segments int
 	}
+	var lost []keeper
+	objects, segments := uint64(0), 0
+	for id, cl := range c.clients {
+		if cl.stage != StageLost {
+			continue
+		}
+		k := keeper{id: id, since: cl.lostAt}
+		for _, seg := range c.s.segments.byOwner[id] {
+			k.objects += seg.objects
+			k.segments++
+		}
+		objects, segments = objects+k.objects, segments+k.segments
+		lost = append(lost, k)
+	}
+	slices.SortFunc(lost, func(a, b keeper) int { return cmp.Compare(a.since, b.since) })
+	for _, k := range lost {
+		if objects <= c.lostMax && segments <= limits.CatalogLostSegmentsMax {
+			break
+		}
+		ids = append(ids, k.id)
+		objects, segments = objects-k.objects, segments-k.segments
+	}
+	return ids
 }
 
 // displace makes way for a segment that another client mounts. A silent client whose endpoint somebody else uses now
@@ -151,34 +174,13 @@ func (c *Catalog) displace(now Time, id UUID, s *Segment) error {
 			gone = append(gone, seg.info.Client)
 		}
 	}
-	for _, other := range gone {
-		if c.clients[other] != nil {
-			c.forget(now, other)
-		}
-	}
+	c.forgetSilent(now, gone)
 	return nil
 }
 
-// WriterGone ends the unfinished writes of a client that is known to be dead, and returns how many there were. Their keys
-// are free at once, their ranges after WriterQuarantineMs. Should the client come to life again, the ends of its writes
-// fail.
-func (c *Catalog) WriterGone(now Time, id UUID) (aborted int) {
-	c.inSlices(func() (more bool) {
-		number, ok := c.s.owners.byID[id]
-		if !ok || c.s.owners.list[number].open == 0 {
-			return false
-		}
-		c.begin()
-		for n := c.s.open.head; n != 0 && len(c.changes) < limits.CatalogSliceItems; n = c.s.record(n).node.next {
-			if c.s.record(n).client == number {
-				c.noteDrop(now, n, CauseDead, c.outlast(n, now, now+Time(c.cfg.WriterQuarantineMs)), Never)
-			}
-		}
-		done := len(c.changes)
-		aborted += done
-		c.stats.AbortedPuts += uint64(done)
-		c.commit()
-		return done > 0
-	})
-	return aborted
+// forgetSilent forgets clients that are still known, each once.
+func (c *Catalog) forgetSilent(now Time, ids []UUID) {
+	slices.SortFunc(ids, func(a, b UUID) int { return cmp.Or(cmp.Compare(a.Hi, b.Hi), cmp.Compare(a.Lo, b.Lo)) })
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id UUID) bool { return c.clients[id] == nil })
+	c.forget(now, ids...)
 }

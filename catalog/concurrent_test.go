@@ -173,7 +173,7 @@ func TestNoRangeIsTornFromReaders(t *testing.T) {
 		case 2:
 			c.Ping(now(), alice)
 		case 3:
-			c.WriterGone(now(), bob)
+			c.WritersGone(now(), []Departure{{bob, now()}})
 		default:
 			_ = c.Remove(now(), key, dice.IntN(3) > 0)
 		}

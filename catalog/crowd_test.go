@@ -119,3 +119,108 @@ func TestPreferredSegmentsAreLookedAtOnce(t *testing.T) {
 		t.Errorf("%d copies, %d names looked at in one pass", len(c.placer.places), w.wish)
 	}
 }
+
+// decisions counts how often a Catalog decides while f runs.
+func decisions(c *Catalog, f func()) (n int) {
+	c.onChange = func([]Change) { n++ }
+	defer func() { c.onChange = nil }()
+	f()
+	return n
+}
+
+// A rack that loses its power takes many clients at once through every stage. What has to go goes in one decision: client by
+// client, each would put all lists in order anew.
+func TestManyClientsGoAtOnce(t *testing.T) {
+	const clients = limits.CatalogLostSegmentsMax + 1000
+	c := New(Config{ClientActiveTTLMs: 1000, ClientSuspicionTTLMs: 1000, ClientLostTTLMs: 1000, HighWatermark: 1})
+	defer c.Close()
+	for i := range uint64(clients) {
+		s := segmentNo(i, 1<<20)
+		s.Endpoint = "node" + strconv.FormatUint(i, 10)
+		if err := c.MountSegment(0, UUID{9, i}, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Sweep(1)
+	for _, step := range []struct {
+		at    Time
+		lost  int
+		gone  int
+		stage Stage
+	}{{1100, 0, 0, StageSuspected}, {2100, clients, clients - limits.CatalogLostSegmentsMax, StageLost}, {3100, 0, limits.CatalogLostSegmentsMax, StageGone}} {
+		var swept Swept
+		n := decisions(c, func() { swept = c.Sweep(step.at) })
+		if len(swept.LostClients) != step.lost || len(swept.GoneClients) != step.gone || len(swept.LostSegments) != step.gone || n > 1 {
+			t.Errorf("at %d: %d lost, %d gone with %d segments in %d decisions, want %d, %d in one", step.at,
+				len(swept.LostClients), len(swept.GoneClients), len(swept.LostSegments), n, step.lost, step.gone)
+		}
+	}
+	if st := c.Stats(); st.Segments != 0 || st.LostClients != 0 || st.ExpiredClients != clients {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Many writers die at once, each in the middle of a put, while others have as many puts under way: one walk finds all.
+func TestManyWritersDieAtOnce(t *testing.T) {
+	const writers = 4 * limits.CatalogSliceItems
+	c := newTest(t, testConfig())
+	if err := c.MountSegment(1, alice, segmentNo(1, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var gone []Departure
+	put := func(id UUID, key string) {
+		t.Helper()
+		if _, err := c.PutStart(2, id, key, 10, one(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(writers) {
+		put(bob, "bob"+strconv.FormatUint(i, 10))
+		put(UUID{9, i}, "k"+strconv.FormatUint(i, 10))
+		gone = append(gone, Departure{UUID{9, i}, 2})
+	}
+	gone = append(gone, Departure{UUID{9, writers}, 2}, Departure{bob, 1})
+	aborted := c.WritersGone(10, gone)
+	for i, n := range aborted {
+		want := 1
+		if i >= writers {
+			want = 0
+		}
+		if n != want {
+			t.Fatalf("%d writes of %v ended, want %d", n, gone[i], want)
+		}
+	}
+	if st := c.Stats(); st.OpenKeys != writers || st.AbortedPuts != writers || st.QuarantinedBytes != writers*10 {
+		t.Errorf("%+v", st)
+	}
+	c.Sweep(10 + Time(c.cfg.WriterQuarantineMs))
+	if st := c.Stats(); st.QuarantinedBytes != 0 || st.AllocatedBytes != writers*10 {
+		t.Errorf("after the quarantine: %+v", st)
+	}
+}
+
+// Ranges that wait for writers have one end more each when the writer dies, however often it does, and none stays behind.
+func TestEndsOfQuarantineAreBounded(t *testing.T) {
+	const puts = 100
+	c := newTest(t, testConfig())
+	if err := c.MountSegment(1, alice, segmentNo(1, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range puts {
+		key := "k" + strconv.Itoa(i)
+		if _, err := c.PutStart(2, bob, key, 10, one(), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "remove", c.Remove(3, key, true), 0)
+	}
+	for now := range Time(50) {
+		c.WritersGone(10+now, []Departure{{bob, 10 + now}})
+	}
+	if n := len(c.s.heldBack.ends); n != 2*puts {
+		t.Errorf("%d ends of %d ranges", n, puts)
+	}
+	c.Sweep(10 + Time(c.cfg.WriterQuarantineMs))
+	if st := c.Stats(); st.QuarantinedBytes != 0 || len(c.s.heldBack.ends) != 0 {
+		t.Errorf("%+v, %d ends", st, len(c.s.heldBack.ends))
+	}
+}

@@ -61,7 +61,7 @@ func runModel(t *testing.T, p profile) {
 		for _, id := range []UUID{{1, 1}, {1, 2}} {
 			s := segmentOf(id, 2)
 			r.m.touch(r.now, id)
-			r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(id, s))
+			r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(r.now, id, s))
 		}
 		// Rapid prefers the first of what it may choose from, so each run gets an order of its own.
 		r.p.keys = rapid.Permutation(p.keys).Draw(rt, "keys")
@@ -204,8 +204,9 @@ func (r *modelRun) suspect(t *rapid.T) {
 
 func (r *modelRun) dead(t *rapid.T) {
 	id := r.client(t)
-	want := r.m.dead(r.now, id)
-	if got := r.c.WriterGone(r.now, id); got != want {
+	d := Departure{id, r.now - Time(rapid.SampledFrom([]int64{0, 0, 500, 3000}).Draw(t, "ago"))}
+	want := r.m.dead(r.now, d)
+	if got := r.c.WritersGone(r.now, []Departure{d})[0]; got != want {
 		r.t.Fatalf("%d writes ended, the model says %d", got, want)
 	}
 }
@@ -214,7 +215,7 @@ func (r *modelRun) mount(t *rapid.T) {
 	id := r.client(t)
 	s := r.segment(t, id)
 	r.m.touch(r.now, id)
-	r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(id, s))
+	r.same("mount", r.c.MountSegment(r.now, id, s), r.m.mount(r.now, id, s))
 }
 
 func (r *modelRun) remount(t *rapid.T) {

@@ -44,11 +44,11 @@ func (m *model) sweep(now Time) {
 			}
 			c.stage = was
 		case c.stage == StageGone:
-			m.forget(id)
+			m.forget(now, id)
 		}
 	}
-	for _, id := range m.away {
-		m.dead(now, id)
+	for _, d := range m.away {
+		m.dead(now, d)
 	}
 	m.away = nil
 	for _, o := range m.all() {

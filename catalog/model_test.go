@@ -15,7 +15,7 @@ type model struct {
 	clients map[UUID]*modelClient
 	units   map[string]*modelUnit
 	held    []modelRange
-	away    []UUID // gone, but their writes are not ended yet
+	away    []Departure // gone, but their writes are not ended yet
 	swept   Time
 	started bool
 }
@@ -51,6 +51,8 @@ type modelRange struct {
 	seg           UUID
 	off, size     uint64
 	until, handed Time
+	writer        UUID // whose death shortens the wait
+	began         Time
 }
 
 func newModel(cfg Config) *model {
@@ -135,7 +137,11 @@ func (m *model) add(o *modelObject) {
 func (m *model) drop(o *modelObject, until, handed Time) {
 	for _, r := range o.replicas {
 		if _, mounted := m.segs[r.Segment.ID]; mounted && until > 0 {
-			m.held = append(m.held, modelRange{r.Segment.ID, r.Offset, r.Size, until, handed})
+			h := modelRange{seg: r.Segment.ID, off: r.Offset, size: r.Size, until: until, handed: handed}
+			if handed == Never && o.handed == 0 {
+				h.writer, h.began = o.client, o.time
+			}
+			m.held = append(m.held, h)
 		}
 	}
 	switch first := m.objects[o.key]; {
@@ -357,11 +363,16 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 }
 
 // dead ends the writes of a client.
-func (m *model) dead(now Time, id UUID) (n int) {
+func (m *model) dead(now Time, d Departure) (n int) {
 	for _, o := range m.all() {
-		if o.open && o.client == id {
+		if o.open && o.client == d.Client && o.time <= d.At {
 			m.drop(o, m.outlast(now, o, now+Time(m.cfg.WriterQuarantineMs)), Never)
 			n++
+		}
+	}
+	for i := range m.held {
+		if h := &m.held[i]; h.writer == d.Client && h.began <= d.At {
+			h.until = min(h.until, now+Time(m.cfg.WriterQuarantineMs))
 		}
 	}
 	return n
@@ -398,7 +409,7 @@ func (m *model) remount(now Time, id UUID, list []Segment) error {
 		return nil
 	}
 	for _, s := range list {
-		_ = m.mount(id, s)
+		_ = m.mount(now, id, s)
 	}
 	c.ok = true
 	return nil
@@ -413,9 +424,15 @@ func (m *model) touch(now Time, id UUID) *modelClient {
 	return m.clients[id]
 }
 
-func (m *model) mount(id UUID, s Segment) error {
+func (m *model) mount(now Time, id UUID, s Segment) error {
 	if s.Base == 0 || s.Size == 0 {
 		return ErrInvalidParams
+	}
+	if have, ok := m.segs[s.ID]; ok && have.Client != id {
+		if m.stage(s.ID) < StageSuspected {
+			return ErrInvalidParams
+		}
+		m.forget(now, have.Client)
 	}
 	if have, ok := m.segs[s.ID]; ok {
 		if have.Base != s.Base || have.Size != s.Size {
@@ -436,18 +453,18 @@ func (m *model) mount(id UUID, s Segment) error {
 		}
 	}
 	for other := range gone {
-		m.forget(other)
+		m.forget(now, other)
 	}
 	m.segs[s.ID] = SegmentInfo{s, id}
 	return nil
 }
 
-func (m *model) forget(id UUID) {
+func (m *model) forget(now Time, id UUID) {
 	for seg, info := range m.segs {
 		if info.Client == id {
 			m.unmount(seg)
 		}
 	}
 	delete(m.clients, id)
-	m.away = append(m.away, id)
+	m.away = append(m.away, Departure{id, now - 1})
 }

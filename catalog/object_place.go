@@ -58,14 +58,16 @@ func (c *Catalog) place(w *write) []place {
 	return p.places
 }
 
-// placeFree is place for a write that has another way: it takes nothing that readers may be at, and evicts only if told
-// to.
-func (c *Catalog) placeFree(w *write, evict bool) []place {
+// placeFree is place for a write that has another way: it takes nothing that readers may be at. Only for one whose other way
+// is under readers it evicts, and takes what is free on suspect segments.
+func (c *Catalog) placeFree(w *write, readers bool) []place {
 	wanted := c.startPlaces(w)
-	if !c.takeAllFree(w, wanted) && evict {
+	if !c.takeAllFree(w, wanted) && readers {
 		a := c.askFor(w)
 		a.unread = c.s.heldBack.reading == 0
 		c.makeAllRoom(w, &a, wanted)
+		c.placer.worst = StageSuspect
+		c.takeSome(w, wanted, false)
 	}
 	return c.placer.places
 }

@@ -473,9 +473,13 @@ func (p *play) suspect(a args) string {
 	return strconv.FormatBool(p.catalog().Suspect(p.now, p.id(a.word(0))))
 }
 
-// dead CLIENT: its connections are gone
+// dead CLIENT [ago=]: its connections are gone
 func (p *play) dead(a args) string {
-	return strconv.Itoa(p.catalog().WriterGone(p.now, p.id(a.word(0)))) + " writes ended"
+	at := p.now
+	if v, ok := a.named["ago"]; ok {
+		at -= Time(p.ms(v))
+	}
+	return strconv.Itoa(p.catalog().WritersGone(p.now, []Departure{{p.id(a.word(0)), at}})[0]) + " writes ended"
 }
 
 // tick TIME: pings and sweeps, once a second

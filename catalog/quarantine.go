@@ -58,6 +58,7 @@ type heldKey struct {
 	segment UUID
 	offset  uint64
 	serial  uint64
+	writing bool // waits for a writer
 }
 
 type heldRange struct {
@@ -65,23 +66,38 @@ type heldRange struct {
 	until  Time
 	handed Time // when a reader last got the address; Never if a writer may be at work
 	serial uint64
+	writer UUID // whose death ends the wait earlier; zero if nobody's does
+	began  Time // the write
 }
 
-func (q *quarantine) add(seg *segment, offset, size uint64, until, handed Time) {
+func (q *quarantine) add(seg *segment, offset uint64, held heldRange) {
 	q.serial++
-	key := heldKey{seg.info.ID, offset, q.serial}
+	held.serial = q.serial
+	key := heldKey{seg.info.ID, offset, q.serial, held.writer != UUID{}}
 	if seg.held == nil {
 		seg.held = map[uint64]heldRange{}
 	}
-	seg.held[offset] = heldRange{size, until, handed, q.serial}
-	q.ends.push(until, key)
-	if handed != Never {
-		q.handOuts.push(handed, key)
-		q.reading += size
-		seg.reading += size
+	seg.held[offset] = held
+	q.ends.push(held.until, key)
+	if held.handed != Never {
+		q.handOuts.push(held.handed, key)
+		q.reading += held.size
+		seg.reading += held.size
 	}
-	seg.quarantined += size
+	seg.quarantined += held.size
 	q.count++
+}
+
+// hasten lets a range that waits for its writer go at an earlier time.
+func (q *quarantine) hasten(t *segmentTable, key heldKey, end Time) {
+	seg, held, ok := q.find(t, key)
+	if !ok || held.writer == (UUID{}) {
+		return
+	}
+	held.writer = UUID{} // once is enough
+	seg.held[key.offset] = held
+	key.writing = false
+	q.ends.push(end, key)
 }
 
 // find returns what a heap names, if it is still held.

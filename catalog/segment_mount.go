@@ -3,8 +3,9 @@ package catalog
 import "mooncake/internal/limits"
 
 // MountSegment gives a segment to the cluster. The same again is fine and changes nothing; the same id with another base
-// or size is ErrInvalidParams, and so is a range that overlaps another segment of the endpoint. The client's time starts,
-// but it counts as remounted only after ReMountSegments.
+// or size is ErrInvalidParams, and so is that of another client's segment, or a range that overlaps another segment of the
+// endpoint; a silent client has to give way. The client's time starts, but it counts as remounted only after
+// ReMountSegments.
 func (c *Catalog) MountSegment(now Time, id UUID, s Segment) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -16,7 +17,15 @@ func (c *Catalog) mount(now Time, id UUID, cl *client, s *Segment) error {
 	if s.Base == 0 || s.Size == 0 || s.Size > limits.CatalogSegmentBytesMax || s.Base+s.Size < s.Base {
 		return ErrInvalidParams
 	}
-	if seg := c.s.segments.byID[s.ID]; seg != nil {
+	seg := c.s.segments.byID[s.ID]
+	if seg != nil && seg.info.Client != id {
+		if seg.at() < StageSuspected {
+			return ErrInvalidParams
+		}
+		c.forgetSilent(now, []UUID{seg.info.Client})
+		seg = c.s.segments.byID[s.ID]
+	}
+	if seg != nil {
 		if seg.info.Base != s.Base || seg.info.Size != s.Size {
 			return ErrInvalidParams
 		}

@@ -160,7 +160,7 @@ func (s *state) removeRecord(n name, until, handed Time) {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, rep.offset, r.size, until, handed)
+		s.freeRange(rep.segment, r, rep.offset, until, handed)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -204,7 +204,7 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	r, rep := s.record(n), s.replica(rn)
 	s.segments.unlink(s, rn)
-	s.freeRange(rep.segment, rep.offset, r.size, until, handed)
+	s.freeRange(rep.segment, r, rep.offset, until, handed)
 	sh := s.shard(s.hash(r.key()))
 	gone, next := rn, rep.more
 	sh.mu.Lock()
@@ -231,10 +231,10 @@ func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	return next
 }
 
-// freeRange gives a range back: at once, or to quarantine when until is set. Ranges of segments that are gone went with
-// them.
-func (s *state) freeRange(number uint32, offset, size uint64, until, handed Time) {
-	seg := s.segments.list[number]
+// freeRange gives the range of a record's replica back: at once, or to quarantine when until is set. Ranges of segments that
+// are gone went with them.
+func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed Time) {
+	seg, size := s.segments.list[number], r.size
 	if seg.dead.Load() {
 		return
 	}
@@ -244,7 +244,11 @@ func (s *state) freeRange(number uint32, offset, size uint64, until, handed Time
 		seg.free(offset, size)
 		return
 	}
-	s.heldBack.add(seg, offset, size, until, handed)
+	held := heldRange{size: size, until: until, handed: handed}
+	if handed == Never && atomic.LoadInt64(&r.handed) == 0 { // readers of a former value would wait for nobody's death
+		held.writer, held.began = s.owners.list[r.client].id, Time(r.time)
+	}
+	s.heldBack.add(seg, offset, held)
 }
 
 // settle puts a record into the list where it belongs, after its replicas or pins changed. Of a record that belongs to a

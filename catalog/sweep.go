@@ -26,8 +26,8 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.mu.Unlock()
 	c.tidyAll()
 	c.inSlices(c.countLost)
-	for _, id := range gone {
-		out.AbortedPuts += uint64(c.WriterGone(now, id))
+	for _, n := range c.WritersGone(now, gone) {
+		out.AbortedPuts += uint64(n)
 	}
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
 	c.inSlices(func() bool { return c.endQuarantine(now) })

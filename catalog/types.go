@@ -151,6 +151,12 @@ type PutOptions struct {
 	DataType      uint8
 }
 
+// A Departure is the end of a client that is known to be dead. What it begins after At belongs to another life.
+type Departure struct {
+	Client UUID
+	At     Time
+}
+
 // Swept is what one Sweep found out.
 type Swept struct {
 	SuspectClients   []UUID         // now StageSuspect
@@ -194,6 +200,7 @@ type Stats struct {
 	PutStartPartialAllocs uint64
 	AbortedPuts           uint64 // unfinished objects of writers known to be dead, or removed by force
 	ExpiredClients        uint64 // clients that are gone
+	RecoveredClients      uint64 // returns of clients that were StageSuspected or StageLost
 	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
 	Refusals              Refusals
 }

@@ -12,10 +12,11 @@ import (
 // endWriters gives up the unfinished writes of clients that are known to be gone.
 func (s *Service) endWriters() {
 	now := s.clock.Now()
-	for _, id := range s.families.writers.gone(now) {
-		if aborted := s.cat.WriterGone(now, clientID(id)); aborted > 0 {
+	gone := s.families.writers.gone(now)
+	for i, aborted := range s.cat.WritersGone(now, gone) {
+		if aborted > 0 {
 			s.log.Warn("writer is gone: its unfinished objects are dropped", zap.String("action", "writer_gone"),
-				zap.String("client", id.String()), zap.Int("objects", aborted))
+				zap.String("client", gone[i].Client.String()), zap.Int("objects", aborted))
 		}
 	}
 }

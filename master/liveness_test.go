@@ -40,7 +40,7 @@ func TestSilentClientComesBack(t *testing.T) {
 	expect(t, "ping of the returning client", p.ping(), wire.PingReply{Value: wire.PingResponse{ClientStatus: wire.ClientStatusOK}})
 	expect(t, "look-up after the return", other.get("k").Err, 0)
 	s := b.service.Stats()
-	if s.SuspectedClients == 0 || s.LostClients == 0 || s.ExpiredClients != 0 || s.AllocatedBytes == 0 {
+	if s.SuspectedClients == 0 || s.LostClients == 0 || s.RecoveredClients == 0 || s.ExpiredClients != 0 || s.AllocatedBytes == 0 {
 		t.Errorf("figures after the return: %+v", s)
 	}
 }

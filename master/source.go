@@ -13,7 +13,7 @@ func (s *Service) Stats() metrics.Stats {
 		DiscardedPuts: c.DiscardedPuts, ReleasedPuts: c.ReleasedPuts, AbortedPuts: c.AbortedPuts,
 		PutStartAllocFailures: c.PutStartAllocFailures, PutStartPartialAllocs: c.PutStartPartialAllocs, ExpiredClients: c.ExpiredClients,
 		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
-		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(),
+		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
 		Refusals: []metrics.Refusal{
 			{Reason: "leased", Puts: c.Refusals.Leased},

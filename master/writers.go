@@ -96,9 +96,9 @@ func (w *writerWatch) left(ids []wire.UUID, lastCall, now catalog.Time, byPeer b
 	return silent
 }
 
-// gone returns the clients that are now known to be gone, each once. It is to be called every limits.SweepMs; after a
+// gone returns the clients that are now known to be gone, each once, and since when. It is to be called every limits.SweepMs; after a
 // longer pause this process stood still, and whoever waits gets the time back: his return may lie unread in a socket.
-func (w *writerWatch) gone(now catalog.Time) (ids []wire.UUID) {
+func (w *writerWatch) gone(now catalog.Time) (gone []catalog.Departure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if pause := now - w.last; w.last != 0 && pause > limits.SweepGapMs {
@@ -115,11 +115,11 @@ func (w *writerWatch) gone(now catalog.Time) (ids []wire.UUID) {
 		done++
 		if rec := w.writers[h.id]; rec != nil && rec.open == 0 && rec.hangUps == h.count {
 			delete(w.writers, h.id)
-			ids = append(ids, h.id)
+			gone = append(gone, catalog.Departure{Client: clientID(h.id), At: h.at})
 		}
 	}
 	if done > 0 {
 		w.waiting = append(w.waiting[:0:0], w.waiting[done:]...)
 	}
-	return ids
+	return gone
 }

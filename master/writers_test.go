@@ -51,7 +51,7 @@ func TestWriterIsGone(t *testing.T) {
 						continue
 					}
 					for _, who := range w.gone(now) {
-						if who != id(1) {
+						if who.Client != clientID(id(1)) || who.At > now-limits.WriterReturnMs {
 							t.Fatalf("client %v is gone", who)
 						}
 						told = append(told, now)

@@ -36,7 +36,7 @@ type Stats struct {
 	// Clients with segments, by what is thought of them. Those that are suspect count as active as well.
 	ClientsActive, ClientsSuspect, ClientsSuspected, ClientsLost uint64
 	// How often clients became suspected and lost.
-	SuspectedClients, LostClients uint64
+	SuspectedClients, LostClients, RecoveredClients uint64
 
 	LostKeys      uint64 // objects whose every copy lies on a lost client's segments
 	LostBytes     uint64 // of the copies on lost clients' segments
@@ -137,6 +137,7 @@ var totals = []row{
 	{"master_client_liveness_suspected_clients", gauge, "Clients silent for longer than the active TTL, whose objects are hidden.", func(s *snapshot) uint64 { return s.ClientsSuspected }},
 	{"master_client_liveness_offline_clients", gauge, "Clients silent for longer than the suspicion TTL as well, whose objects are kept for their return.", func(s *snapshot) uint64 { return s.ClientsLost }},
 	{"master_client_liveness_suspected_transitions_total", counter, "Clients that fell silent for longer than the active TTL.", func(s *snapshot) uint64 { return s.SuspectedClients }},
+	{"master_client_liveness_recoveries_total", counter, "Returns of clients that were silent for longer than the active TTL.", func(s *snapshot) uint64 { return s.RecoveredClients }},
 	{"master_client_liveness_offline_transitions_total", counter, "Clients that were lost.", func(s *snapshot) uint64 { return s.LostClients }},
 
 	{"mooncake_go_clients_active", gauge, "Clients with segments that keep pinging and are not suspect.", func(s *snapshot) uint64 { return s.ClientsActive - min(s.ClientsActive, s.ClientsSuspect) }},

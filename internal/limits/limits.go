@@ -287,6 +287,9 @@ const PreferredSegmentsMax = 1024
 // some 0.1 ms.
 const CatalogSliceItems = 256
 
+// CatalogEndsSlice is the same for ends of quarantines, of which most are only glanced at.
+const CatalogEndsSlice = 8192
+
 // EvictTries is how many of the oldest objects a put in need takes away on trial, oldest first, before it looks at the
 // whole of a segment for the best place: some 10 ms.
 const EvictTries = 2048
