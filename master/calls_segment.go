@@ -26,9 +26,7 @@ func (s *Service) registerSegments() {
 		r.Err = codeOf(err)
 		for _, g := range gone {
 			s.log.Info("segment unmounted", zap.String("segment", g.Name), zap.String("client", q.ClientID.String()))
-		}
-		if len(s.cat.SegmentsOf(clientID(q.ClientID))) == 0 {
-			s.suspicion.forget(clientID(q.ClientID))
+			s.suspicion.forgetIdle(g.Client) // whoever asked
 		}
 		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
 	})
@@ -95,8 +93,20 @@ func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.Re
 		return
 	}
 	s.families.mounted(p, q.ClientID, time.Now())
-	s.suspicion.mounted(clientID(q.ClientID))
-	s.log.Info("client remounted", zap.String("client", q.ClientID.String()), zap.Int("segments", len(segments)))
+	mounted := 0
+	for i := range segments {
+		if st, ok := s.cat.SegmentByID(segments[i].ID); ok && st.Client == clientID(q.ClientID) {
+			mounted++
+			continue
+		}
+		s.log.Warn("segment left out of a remount: its range is another's, or the client is known already", zap.String("segment", segments[i].Name),
+			zap.String("endpoint", segments[i].Endpoint), zap.Uint64("base", segments[i].Base), zap.Uint64("size_bytes", segments[i].Size),
+			zap.String("client", q.ClientID.String()))
+	}
+	if mounted > 0 {
+		s.suspicion.mounted(clientID(q.ClientID))
+	}
+	s.log.Info("client remounted", zap.String("client", q.ClientID.String()), zap.Int("segments", mounted))
 }
 
 // checkTexts refuses a segment that would make every replica descriptor of it large.

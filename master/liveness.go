@@ -50,7 +50,7 @@ func (s *Service) tell(swept *catalog.Swept) {
 	s.suspected.Add(uint64(len(swept.SuspectedClients)))
 	s.lost.Add(uint64(len(swept.LostClients)))
 	for _, id := range swept.GoneClients {
-		s.suspicion.forget(id)
+		s.suspicion.forgetIdle(id)
 	}
 	for _, seg := range swept.LostSegments {
 		s.log.Warn("segment gone with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))

@@ -243,3 +243,41 @@ func TestNameOfASilentClient(t *testing.T) {
 	expect(t, "the first again", put(first), http.StatusBadRequest)
 	http.DefaultClient.CloseIdleConnections()
 }
+
+// watchedOwners is how many clients the suspicion looks after.
+func (b *bed) watchedOwners() int {
+	b.service.suspicion.mu.Lock()
+	defer b.service.suspicion.mu.Unlock()
+	return len(b.service.suspicion.owners)
+}
+
+// TestOwnersOfNothing has clients that remount nothing, and one whose segment somebody else unmounts: nobody is looked
+// after for memory that he does not have.
+func TestOwnersOfNothing(t *testing.T) {
+	b := newBed(t)
+	owner, other := b.client(wire.V13), b.client(wire.V13)
+	seg := owner.mount("node", 1<<44, mib)
+	for range 100 {
+		rep := invoke(other, &wire.ReMountSegment, &wire.ReMountSegmentRequest{ClientID: newID()})
+		expect(t, "remount of nothing", rep.Err, 0)
+	}
+	expect(t, "owners", b.watchedOwners(), 1)
+	expect(t, "unmount", invoke(other, &wire.UnmountSegment, &wire.UnmountSegmentRequest{ClientID: other.id, SegmentID: seg.ID}).Err, 0)
+	expect(t, "owners after the unmount", b.watchedOwners(), 0)
+}
+
+// TestRemountTellsWhatItLeavesOut remounts two segments of which one lies under another client's: the log names it.
+func TestRemountTellsWhatItLeavesOut(t *testing.T) {
+	b := newBed(t)
+	owner, other := b.client(wire.V13), b.client(wire.V13)
+	owner.mount("node", 1<<44, mib)
+	free := wire.Segment{ID: newID(), Name: "free", Base: 1 << 45, Size: mib, TeEndpoint: "node:15001"}
+	taken := wire.Segment{ID: newID(), Name: "taken", Base: 1<<44 + 4096, Size: mib, TeEndpoint: "node:15001"}
+	rep := invoke(other, &wire.ReMountSegment, &wire.ReMountSegmentRequest{ClientID: other.id, Segments: []wire.Segment{taken, free}})
+	expect(t, "remount", rep.Err, 0)
+	expect(t, "segments", len(b.service.cat.Segments()), 2)
+	lines := b.complaints()
+	if len(lines) != 1 || !strings.Contains(lines[0], "taken") {
+		t.Errorf("logged: %q", lines)
+	}
+}

@@ -30,6 +30,7 @@ type suspicion struct {
 	ask    func(ctx context.Context, address string) error
 	locate func(name string) (address string, known bool) // of a segment in the metadata server of this process
 	pinged func(client catalog.UUID) time.Time
+	now    func() time.Time
 
 	greetings chan catalog.UUID
 	questions chan question
@@ -67,6 +68,7 @@ func newSuspicion(cat suspectable, clock *Clock, log *zap.Logger) *suspicion {
 		greetings: make(chan catalog.UUID, limits.ProbesWaiting),
 		questions: make(chan question, limits.ProbesWaiting),
 		pinged:    func(catalog.UUID) time.Time { return time.Time{} },
+		now:       time.Now,
 		owners:    map[catalog.UUID]*owner{},
 	}
 }
@@ -120,7 +122,13 @@ func (s *suspicion) mounted(client catalog.UUID) {
 	enqueue(s.greetings, client)
 }
 
-// forget drops a client that has no segments any more.
+// forgetIdle drops a client if it has no segments any more: one that went may be back already.
+func (s *suspicion) forgetIdle(client catalog.UUID) {
+	if len(s.cat.SegmentsOf(client)) == 0 {
+		s.forget(client)
+	}
+}
+
 func (s *suspicion) forget(client catalog.UUID) {
 	s.mu.Lock()
 	delete(s.owners, client)
@@ -139,7 +147,7 @@ func (s *suspicion) doubtLocked(client catalog.UUID, now catalog.Time) {
 	if o == nil || len(o.reached) == 0 || o.waiting || o.asked != 0 && now-o.asked < limits.ProbeAgainMs {
 		return
 	}
-	if enqueue(s.questions, question{client: client, at: time.Now()}) {
+	if enqueue(s.questions, question{client: client, at: s.now()}) {
 		o.waiting, o.asked = true, now
 	}
 }
@@ -176,6 +184,14 @@ func enqueue[T any](queue chan<- T, item T) bool {
 func (s *suspicion) answer(ctx context.Context, q question) {
 	endpoints := s.endpoints(q.client)
 	err := s.silent(ctx, q.client, endpoints)
+	for range limits.ProbeStalls {
+		if err == nil || s.now().Sub(q.at) < 2*limits.ProbeMs*time.Millisecond {
+			break
+		}
+		// This process stood still, or had too much to do: the answer may have come and not been seen in time.
+		q.at = s.now()
+		err = s.silent(ctx, q.client, endpoints)
+	}
 	s.mu.Lock()
 	if o := s.owners[q.client]; o != nil {
 		o.waiting, o.revokes = false, 0

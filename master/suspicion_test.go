@@ -51,6 +51,9 @@ type stage struct {
 	silent  map[string]bool
 	lastly  time.Time // the last ping
 	located map[string]string
+	time    time.Time
+	stalls  int  // questions over which this process stands still; afterwards it hears the answers
+	dead    bool // there are none
 }
 
 var theOwner = catalog.UUID{Hi: 1, Lo: 1}
@@ -60,6 +63,12 @@ func newStage(endpoints ...string) *stage {
 	s.suspicion = newSuspicion(&s.owned, NewClock(), zap.NewNop())
 	s.ask = func(_ context.Context, address string) error {
 		s.asked = append(s.asked, address)
+		if s.stalls > 0 {
+			s.stalls--
+			s.time = s.time.Add(time.Minute)
+			s.silent[address] = s.dead || s.stalls > 0
+			return errors.New("too late")
+		}
 		if s.silent[address] {
 			return errors.New("no answer")
 		}
@@ -67,6 +76,8 @@ func newStage(endpoints ...string) *stage {
 	}
 	s.locate = func(name string) (string, bool) { at, ok := s.located[name]; return at, ok }
 	s.pinged = func(catalog.UUID) time.Time { return s.lastly }
+	s.time = time.Now()
+	s.now = func() time.Time { return s.time }
 	s.owned.mount(endpoints...)
 	return s
 }
@@ -99,7 +110,7 @@ func TestSuspicion(t *testing.T) {
 		{"it pinged after the sign", func(s *stage) {
 			s.silent["a:1"] = true
 			s.doubt(theOwner, 1)
-			s.lastly = time.Now().Add(time.Second)
+			s.lastly = s.time.Add(time.Second)
 		}, 0},
 		{"of two endpoints one answers", func(s *stage) {
 			s.owned.mount("a:1", "b:1")
@@ -134,6 +145,21 @@ func TestSuspicion(t *testing.T) {
 			s.silent["a:1"] = true
 			s.doubt(theOwner, 1)
 		}, 0},
+		{"this process stood still over the question", func(s *stage) {
+			s.silent["a:1"] = true
+			s.stalls = 1
+			s.doubt(theOwner, 1)
+		}, 0},
+		{"this process stood still, and it does not answer then either", func(s *stage) {
+			s.silent["a:1"], s.dead = true, true
+			s.stalls = 1
+			s.doubt(theOwner, 1)
+		}, 1},
+		{"this process stands still for ever", func(s *stage) {
+			s.silent["a:1"] = true
+			s.stalls = 100
+			s.doubt(theOwner, 1)
+		}, 1},
 		{"a second sign later on", func(s *stage) {
 			s.silent["a:1"] = true
 			s.doubt(theOwner, 1)

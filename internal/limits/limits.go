@@ -524,6 +524,8 @@ const (
 	ProbeMs = 1_000
 	// ProbeGreetMs bounds the first question, at a mount: a client may be busy with its start.
 	ProbeGreetMs = 5_000
+	// ProbeStalls is how often a question is put again because this process itself stood still over it.
+	ProbeStalls = 2
 	// ProbesAtOnce bounds the questions under way: a rack that lost its power answers none of them for ProbeMs.
 	ProbesAtOnce = 32
 	// ProbesWaiting bounds the questions to be asked. A sign beyond it is dropped; missed pings tell the same 2 s later.
