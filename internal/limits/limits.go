@@ -103,6 +103,13 @@ const HandshakeReplyMs = 12000
 // HandshakePortDefault is the port of an endpoint that names none.
 const HandshakePortDefault = 12001
 
+// HandshakeQPs bounds the queue pairs that one handshake connects. Published clients list 2 (MC_NUM_QP_PER_EP).
+const HandshakeQPs = 256
+
+// HandshakeNICPathBytes bounds a nic path: a server's name (SegmentNameBytes, or a host name of 253 and a port) and a
+// device's name, which the kernel bounds to 63.
+const HandshakeNICPathBytes = 512
+
 // segment
 
 // SegmentPortLow and SegmentPortHigh bound the ports a daemon chooses from: above the wheels' own ports (up to 17000),
