@@ -220,6 +220,24 @@ const (
 	SegmentHTTPMs          = 10_000
 )
 
+// SegmentRailsDownMs is how long no RDMA device may carry traffic before pings are withheld: links that renegotiate are
+// back within it, and a master that gives silent clients up after 10 s keeps the segment through 15 s of a dead link.
+const SegmentRailsDownMs = 5000
+
+// SegmentRegisterLines bounds the lines about one registration that is under way.
+const SegmentRegisterLines = 10
+
+// SegmentDescribeTries bounds the tries to find devices and keys in agreement while devices come and go.
+const SegmentDescribeTries = 8
+
+// SegmentLingerMs is how long a leaving daemon with connected RDMA peers keeps its memory registered after the unmount:
+// reads of that moment end within it, unless they are of more than some ten GB.
+const SegmentLingerMs = 1000
+
+// SegmentPeerSeries bounds the peers with series of their own in /metrics; a thousand clients on eight devices would be
+// a page that nobody scrapes. The counts of the others are added up.
+const SegmentPeerSeries = 256
+
 // master: its HTTP ports and its tick.
 const (
 	// HTTPHeaderMs and HTTPIdleMs end HTTP connections that send no whole header, or nothing more.
@@ -543,4 +561,73 @@ const (
 	RevokesLookedAt = 32
 	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
 	RevokeWindowMs = 5_000
+)
+
+// rdma: what is read of the host before anything is published.
+const (
+	// RDMASysfsFileBytes is the largest file of sysfs that is read: the kernel gives an attribute one page. Longer content
+	// is no attribute and makes what it describes unusable.
+	RDMASysfsFileBytes = 4096
+	// RDMAProcFileBytes is the largest file of procfs and cgroupfs that is read. The longest are the cgroups of a process,
+	// a dozen lines, and meminfo with 60.
+	RDMAProcFileBytes = 64 << 10
+	// RDMADevices bounds the devices of a host: eight adapters with all their 127 virtual functions.
+	RDMADevices = 1024
+	// RDMAPorts bounds the ports of a device. Adapters have one or two; only switches have more.
+	RDMAPorts = 64
+	// RDMAGIDs bounds the GID table of a port: soft RoCE has 1,024 entries, hardware some 256.
+	RDMAGIDs = 4096
+	// RDMAPKeys bounds the partition table of a port: 128 entries are common.
+	RDMAPKeys = 1024
+	// RDMANodes bounds the NUMA nodes; it is the kernel's own bound.
+	RDMANodes = 1024
+	// RDMANamesPinned bounds the devices that can be named: each costs a registration of the whole segment and 1,000
+	// bytes of descriptor, and hosts with more than 32 rails do not exist.
+	RDMANamesPinned = 32
+	// RDMAReasonsNamed is how many refused ports an error names; the table has them all.
+	RDMAReasonsNamed = 8
+	// RDMAPagesAsked is how many pages of a segment are asked for their NUMA node and for being there: an even sample that
+	// is off by some 3 % at most, in well under a millisecond, whatever the size.
+	RDMAPagesAsked = 1024
+	// RDMACgroupLevels bounds the cgroups above a process that are asked for their limit.
+	RDMACgroupLevels = 64
+)
+
+// rdma
+const (
+	// RDMAMTUBytes is the largest path MTU that exists. Both ends of a connection take it, or what their port has.
+	RDMAMTUBytes = 4096
+	// RDMARails bounds the devices of one process: the largest hosts have ten.
+	RDMARails = 16
+	// RDMAQPsPerPeer bounds the queue pairs of one peer process. It opens two (MC_NUM_QP_PER_EP) for each of its devices
+	// towards each of ours: 8 * 8 * 2 on the largest hosts, and twice that for those who raised it.
+	RDMAQPsPerPeer = 256
+	// RDMAQPs bounds the queue pairs of all peers: a thousand processes with eight each, and well below what devices have.
+	RDMAQPs = 16384
+	// RDMARetries is how often a packet is sent again; software RoCE takes the next number, 7, to mean for ever.
+	RDMARetries = 6
+	// RDMATimeout waits 4.096 us * 2^17 = 0.5 s for an answer before a packet is sent again. Work of ours is probes and
+	// copies in the background: better to be late by some seconds than to take a stalled host for a dead one.
+	RDMATimeout = 17
+	// RDMATimeoutMax is the largest exponent; it is a field of five bits.
+	RDMATimeoutMax = 31
+	// RDMAReadsAtOnce is how many READs a queue pair has under way; published clients ask for as many.
+	RDMAReadsAtOnce = 16
+	// RDMACompletions is the length of a device's completion queue. Requests that may be posted at once stay below it:
+	// RDMAProbesAtOnce and RDMACopiesAtOnce.
+	RDMACompletions = 4096
+	// RDMAProbeMs is how often a peer is asked whether it is there: a vanished one holds its queue pairs that much longer.
+	RDMAProbeMs = 5_000
+	// RDMAProbesAtOnce bounds the probes under way on all devices.
+	RDMAProbesAtOnce = 1024
+	// RDMAPartBytes is how much memory is registered at a time: little enough for progress to be seen and for several to
+	// be pinned at once, and few enough parts for a descriptor.
+	RDMAPartBytes = 16 << 30
+	// RDMAPartBytesMin is the smallest part, and what parts are multiples of: a huge page.
+	RDMAPartBytesMin = 2 << 20
+	// RDMAPartOverlapBytes is how far a part reaches into the next. Peers look for one part that holds a whole request of
+	// theirs, 64 KiB unless MC_SLICE_SIZE says more; with the overlap there is one wherever it begins.
+	RDMAPartOverlapBytes = 2 << 20
+	// RDMARegisterWorkers is how many parts are pinned at once. Pinning is work of the kernel on one core each.
+	RDMARegisterWorkers = 8
 )
