@@ -1,4 +1,282 @@
 package rdma
 
-// Scan lists the RDMA devices below root, which is "/" or a tree that looks like it.
-func Scan(root string) ([]Device, error) { return nil, nil }
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"mooncake/internal/limits"
+)
+
+// classDir is where the kernel lists RDMA devices, from the root of the tree.
+const classDir = "sys/class/infiniband"
+
+// Scan lists the RDMA devices below root, which is "/" or a tree that looks like it, by name. A host without any has an
+// empty list and no error. What cannot be read of one device is told in its Fault and does not hide the others; nothing
+// outside root is looked at, whatever links say.
+func Scan(root string) ([]Device, error) {
+	tree, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for RDMA devices: %w", err)
+	}
+	defer tree.Close()
+	names, err := list(tree, classDir, limits.RDMADevices)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot look for RDMA devices in %s: %w", path.Join(root, classDir), cause(err))
+	}
+	nodes := uverbs(tree)
+	devices := make([]Device, 0, len(names))
+	for _, name := range names {
+		if _, err := parseName(name); err != nil {
+			continue // nothing that a driver registers, and nothing that could be published
+		}
+		devices = append(devices, scanDevice(tree, name, nodes[name]))
+	}
+	slices.SortFunc(devices, func(a, b Device) int { return compareNames(a.Name, b.Name) })
+	return devices, nil
+}
+
+// scanDevice reads one device. uverbs is the name of its character device, empty where unknown.
+func scanDevice(tree *os.Root, name, uverbs string) Device {
+	d := Device{Name: name, NUMA: -1}
+	dir := path.Join(classDir, name)
+	sub, err := tree.OpenRoot(dir)
+	if err != nil {
+		d.Fault = fmt.Sprintf("cannot be read: %v", cause(err))
+		return d
+	}
+	defer sub.Close()
+	if d.NodeType, err = read(sub, "node_type", parseNumbered); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.Fault = err.Error()
+	}
+	if uverbs != "" {
+		if _, err := tree.Stat(path.Join("dev/infiniband", uverbs)); errors.Is(err, fs.ErrNotExist) {
+			d.Fault = fmt.Sprintf("no /dev/infiniband/%s: this container was not given the device", uverbs)
+		}
+	}
+	d.NUMA = scanNode(tree, dir)
+	if d.NUMA >= 0 {
+		// Without distances every other node is equally far.
+		d.Distances, _ = read(tree, fmt.Sprintf("sys/devices/system/node/node%d/distance", d.NUMA), parseDistances)
+	}
+	_, err = tree.Lstat(path.Join(dir, "device/physfn"))
+	d.Virtual = err == nil
+	ports, err := indices(sub, "ports", limits.RDMAPorts)
+	if err != nil && d.Fault == "" {
+		d.Fault = err.Error()
+	}
+	for _, number := range ports {
+		d.Ports = append(d.Ports, scanPort(sub, number))
+	}
+	return d
+}
+
+// scanNode finds the NUMA node of a device. Soft RoCE has no hardware behind it, and a part of an adapter (a sub-function)
+// has the node one level up.
+func scanNode(tree *os.Root, dir string) int {
+	for _, name := range []string{"device/numa_node", "device/../numa_node"} {
+		if node, err := read(tree, dir+"/"+name, parseNode); err == nil {
+			return node
+		}
+	}
+	return -1
+}
+
+// scanPort reads one port. Its first fault is kept.
+func scanPort(device *os.Root, number int) Port {
+	p := Port{Number: number}
+	sub, err := device.OpenRoot("ports/" + strconv.Itoa(number))
+	if err != nil {
+		p.Fault = fmt.Sprintf("cannot be read: %v", cause(err))
+		return p
+	}
+	defer sub.Close()
+	keep := func(err error) {
+		if err != nil && p.Fault == "" {
+			p.Fault = err.Error()
+		}
+	}
+	p.State, err = read(sub, "state", parseNumbered)
+	keep(err)
+	p.LinkLayer, err = read(sub, "link_layer", parseWord)
+	keep(err)
+	p.RateGbps, _ = read(sub, "rate", parseRate) // it ranks, nothing more: a port that is down has none
+	if p.LID, err = read(sub, "lid", parseHex16); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		keep(err)
+	}
+	p.GIDs, err = scanGIDs(sub)
+	keep(err)
+	p.PKeys, err = scanPKeys(sub)
+	keep(err)
+	return p
+}
+
+// scanGIDs reads the filled entries of the GID table.
+func scanGIDs(port *os.Root) ([]GIDEntry, error) {
+	entries, err := indices(port, "gids", limits.RDMAGIDs)
+	if err != nil {
+		return nil, err
+	}
+	var out []GIDEntry
+	for _, index := range entries {
+		at := strconv.Itoa(index)
+		gid, err := read(port, "gids/"+at, parseGID)
+		if err != nil {
+			return nil, err
+		}
+		if gid.IsZero() {
+			continue
+		}
+		e := GIDEntry{Index: index, GID: gid}
+		// Both are unreadable where they do not apply: no interface on InfiniBand, no types in old kernels.
+		e.Type, _ = read(port, "gid_attrs/types/"+at, parseGIDType)
+		e.NetDev, _ = read(port, "gid_attrs/ndevs/"+at, parseNetDev)
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// scanPKeys reads the partition table. Some drivers show none on Ethernet, where there are no partitions.
+func scanPKeys(port *os.Root) ([]uint16, error) {
+	entries, err := indices(port, "pkeys", limits.RDMAPKeys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []uint16
+	for i, index := range entries {
+		if index != i {
+			return nil, fmt.Errorf("pkeys has no entry %d", i)
+		}
+		key, err := read(port, "pkeys/"+strconv.Itoa(index), parseHex16)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}
+
+// uverbs says which character device belongs to which RDMA device. sysfs is the host's while /dev is the container's, so a
+// container sees devices that it was not given.
+func uverbs(tree *os.Root) map[string]string {
+	const dir = "sys/class/infiniband_verbs"
+	names, err := list(tree, dir, limits.RDMADevices)
+	if err != nil {
+		return nil // an old kernel or a partial tree: opening will tell
+	}
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		if device, err := read(tree, path.Join(dir, name, "ibdev"), parseNodeName); err == nil {
+			out[device] = name
+		}
+	}
+	return out
+}
+
+// indices lists a folder whose entries are numbers, ascending.
+func indices(at *os.Root, dir string, bound int) ([]int, error) {
+	names, err := list(at, dir, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, cause(err))
+	}
+	out := make([]int, 0, len(names))
+	for _, name := range names {
+		n, err := parseIndex(name, bound)
+		if err != nil {
+			return nil, fmt.Errorf("%s: entry %q %w", dir, name, err)
+		}
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// list names what a folder holds, at most bound entries.
+func list(at *os.Root, dir string, bound int) ([]string, error) {
+	f, err := open(at, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(bound + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(names) > bound {
+		return nil, fmt.Errorf("more than %d entries", bound)
+	}
+	return names, nil
+}
+
+// read gives the parsed content of one attribute. The error begins with its name.
+func read[T any](at *os.Root, name string, parse func(string) (T, error)) (T, error) {
+	text, err := content(at, name, limits.RDMASysfsFileBytes)
+	if err == nil {
+		var v T
+		if v, err = parse(text); err == nil {
+			return v, nil
+		}
+	}
+	var none T
+	return none, fmt.Errorf("%s: %w", name, cause(err))
+}
+
+// content reads a whole file of at most bound bytes.
+func content(at *os.Root, name string, bound int) (string, error) {
+	f, err := open(at, name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(bound)+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > bound {
+		return "", fmt.Errorf("is longer than %d bytes", bound)
+	}
+	return string(text), nil
+}
+
+// open never waits for the other end of a pipe that lies where an attribute should.
+func open(at *os.Root, name string) (*os.File, error) {
+	return at.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// cause drops operation and path of a file error: the texts here name the attribute themselves.
+func cause(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return file.Err
+	}
+	return err
+}
+
+// compareNames orders names as people do: mlx5_2 before mlx5_10.
+func compareNames(a, b string) int {
+	headA, numberA := splitNumber(a)
+	headB, numberB := splitNumber(b)
+	return cmp.Or(cmp.Compare(headA, headB), cmp.Compare(numberA, numberB), cmp.Compare(a, b))
+}
+
+func splitNumber(name string) (head string, number uint64) {
+	end := len(name)
+	for end > 0 && name[end-1] >= '0' && name[end-1] <= '9' {
+		end--
+	}
+	number, _ = strconv.ParseUint(name[end:], 10, 64) // without digits, or with too many, the text decides
+	return name[:end], number
+}

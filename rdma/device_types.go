@@ -122,15 +122,17 @@ type Verdict struct {
 	// NUMA and RateGbps are as in Device and Port.
 	NUMA     int
 	RateGbps float64
-	// Chosen says whether the segment is published on this port, Reason why or why not.
-	Chosen bool
-	Reason string
+	// Usable says whether the port could be published, Chosen whether it is, Reason why or why not.
+	Usable, Chosen bool
+	Reason         string
 }
 
 // Choice is the outcome of Choose: a verdict for every port there is, by device name and port number.
 type Choice struct {
-	Verdicts []Verdict
-	order    []int // of the chosen ones, as pinned
+	Verdicts   []Verdict
+	order      []int // of the chosen ones, as pinned
+	memoryNUMA int
+	names      []string
 }
 
 // Chosen gives the chosen verdicts, pinned ones in the order of the names. It is the order of devices and keys in the
