@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,7 +111,8 @@ type Fabric struct {
 	regions   []*Region
 	bounce    *bounceBuffers
 
-	routes routeTable
+	bounceOnce sync.Mutex // while the bounce buffers are made
+	routes     routeTable
 }
 
 type counters struct {
@@ -137,7 +139,7 @@ func OpenFabric(cfg Config) (*Fabric, error) {
 		cfg: cfg, changed: make(chan struct{}, 1), kicked: make(chan struct{}, 1),
 		peers: map[peerKey]*peer{}, perServer: map[string]int{},
 	}
-	f.routes.open = map[routeKey]*route{}
+	f.routes.open, f.routes.paused = map[routeKey]*route{}, map[routeKey]time.Time{}
 	for _, v := range cfg.Rails {
 		r, err := openRail(f, verbs, v)
 		if err != nil {
@@ -223,6 +225,7 @@ func (f *Fabric) clearUntil(ctx context.Context) {
 			for _, r := range f.rails {
 				r.refresh()
 			}
+			f.expire()
 		}
 		f.clear()
 	}
@@ -250,20 +253,19 @@ func (f *Fabric) abandonRail(r *rail) {
 			f.reap(p, deviceGone)
 		}
 	}
-	f.routes.closeRail(r)
-	f.mu.Lock()
-	regions := append([]*Region(nil), f.regions...)
-	bounce := f.bounce
-	f.mu.Unlock()
-	for _, region := range regions {
+	f.dropRoutes(r)
+	for _, region := range f.allRegions() {
 		_ = region.leave(r) // the device is gone, and so is what it had
-	}
-	if bounce != nil {
-		_ = bounce.region.leave(r)
 	}
 	if err := r.close(); err != nil {
 		f.cfg.Log.Warn("RDMA device was gone and could not be closed cleanly", zap.String("device", r.name), zap.Error(err))
 	}
+}
+
+func (f *Fabric) allRegions() []*Region {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.regions)
 }
 
 // Close disconnects everybody, deregisters everything and closes the devices. Run must have returned, and no Read or Write
@@ -279,17 +281,13 @@ func (f *Fabric) Close() error {
 	for _, p := range f.snapshot() {
 		f.reap(p, closing)
 	}
-	f.routes.closeAll()
-	f.mu.Lock()
-	regions := append([]*Region(nil), f.regions...)
-	bounce := f.bounce
-	f.mu.Unlock()
+	f.dropRoutes(nil)
 	var errs []error
-	for _, region := range regions {
+	for _, region := range f.allRegions() {
 		errs = append(errs, region.Close())
 	}
-	if bounce != nil {
-		errs = append(errs, bounce.close())
+	if f.bounce != nil {
+		errs = append(errs, f.bounce.unmap())
 	}
 	for _, r := range f.rails {
 		errs = append(errs, r.close())

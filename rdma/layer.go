@@ -102,11 +102,12 @@ func (o operation) String() string {
 	return "write"
 }
 
-// work is one request: length bytes between local memory and a peer's. A length of 0 moves nothing and needs no keys.
+// work is one request: length bytes between local memory and a peer's. Both addresses are such as the memory was registered
+// under. A length of 0 moves nothing and needs no keys.
 type work struct {
 	id     uint64
 	op     operation
-	local  uintptr
+	local  uint64
 	length uint32
 	lkey   uint32
 	remote uint64

@@ -87,7 +87,7 @@ func (f *Fabric) accept(self string, req *descriptor.Connection) (descriptor.Con
 	if usable, _ := r.condition(); !usable {
 		return descriptor.Connection{}, refuse(refusedDevice, "the port of RDMA device %q is down", device)
 	}
-	from, err := f.addressOf(req, theirServer, theirDevice)
+	from, err := f.peerAddress(req, theirServer, theirDevice)
 	if err != nil {
 		return descriptor.Connection{}, err
 	}
@@ -124,8 +124,8 @@ func checkQPs(numbers []uint32) error {
 	return nil
 }
 
-// addressOf takes the peer's address from its request, or, as real processes do, from its descriptor.
-func (f *Fabric) addressOf(req *descriptor.Connection, server, device string) (address, error) {
+// peerAddress takes the peer's address from its request, or, as real processes do, from its descriptor.
+func (f *Fabric) peerAddress(req *descriptor.Connection, server, device string) (address, error) {
 	text, lid := req.LocalGID, req.LocalLID
 	if text == "" {
 		if f.cfg.PeerGID == nil {

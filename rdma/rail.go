@@ -3,6 +3,8 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,8 +28,9 @@ type rail struct {
 	closing sync.Once
 	failed  error // of closing
 
-	looking sync.Mutex   // one refresh at a time
-	use     sync.RWMutex // held for reading while something is made on the device, for writing to wait for that
+	looking sync.Mutex    // one refresh at a time
+	use     sync.RWMutex  // held for reading while something is made on the device, for writing to wait for that
+	credits chan struct{} // one for each request of a copy: they share the completion queue
 
 	mu      sync.Mutex
 	verdict Verdict
@@ -51,7 +54,7 @@ type railCounters struct {
 	qps                         atomic.Int64
 }
 
-// owner is whom a queue pair belongs to.
+// owner is whom a queue pair belongs to: a peer, or nil for a route.
 type owner struct {
 	p  *peer
 	qp queuePair
@@ -69,7 +72,10 @@ func openRail(f *Fabric, verbs layer, v Verdict) (*rail, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rail{f: f, name: v.Device, nic: nic, verdict: v, flights: map[uint64]flight{}, owners: map[uint32]owner{}}
+	r := &rail{
+		f: f, name: v.Device, nic: nic, verdict: v, credits: make(chan struct{}, limits.RDMACopiesPerDevice),
+		flights: map[uint64]flight{}, owners: map[uint32]owner{},
+	}
 	if r.caps, err = nic.caps(); err == nil {
 		err = r.look()
 	}
@@ -164,6 +170,7 @@ func (r *rail) refresh() {
 		zap.Stringer("gid", gid), zap.Bool("usable", works), zap.Int("mtu", info.mtuBytes))
 	if moved {
 		r.f.doomRail(r, addressChanged)
+		r.f.dropRoutes(r)
 	}
 	r.f.tellChanged()
 }
@@ -194,11 +201,9 @@ func (r *rail) newPair(sendWRs int, p *peer) (queuePair, error) {
 		return nil, err
 	}
 	r.count.qps.Add(1)
-	if p != nil {
-		r.mu.Lock()
-		r.owners[qp.number()] = owner{p, qp}
-		r.mu.Unlock()
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners[qp.number()] = owner{p, qp}
 	return qp, nil
 }
 
@@ -246,10 +251,12 @@ func (r *rail) retire(qp queuePair) {
 	if err := qp.close(); err != nil {
 		r.f.cfg.Log.Warn("queue pair not destroyed", zap.String("device", r.name), zap.Uint32("qp", qp.number()), zap.Error(err))
 	}
-	r.count.qps.Add(-1)
 	var left []flight
 	r.mu.Lock()
-	delete(r.owners, qp.number())
+	if r.owners[qp.number()].qp == qp { // else it was retired before, and its number may be another's
+		delete(r.owners, qp.number())
+		r.count.qps.Add(-1)
+	}
 	for id, fl := range r.flights {
 		if fl.qp == qp {
 			left = append(left, fl)
@@ -266,7 +273,7 @@ func (r *rail) retire(qp queuePair) {
 func (r *rail) doomPair(number uint32, meant queuePair, why uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o, found := r.owners[number]; found && (meant == nil || o.qp == meant) {
+	if o, found := r.owners[number]; found && o.p != nil && (meant == nil || o.qp == meant) {
 		o.p.doom(why)
 		nudge(r.f.kicked)
 	}
@@ -325,11 +332,21 @@ func (r *rail) listenUntilWoken() {
 	}
 }
 
-// close ends the loops and closes the device. It is done once.
+// close ends the loops, destroys what queue pairs are left, and closes the device. It is done once.
 func (r *rail) close() error {
 	r.closing.Do(func() {
+		r.mu.Lock()
+		r.gone, r.usable = true, false
+		r.mu.Unlock()
+		r.settle()
 		r.nic.wake()
 		r.loops.Wait()
+		r.mu.Lock()
+		left := slices.Collect(maps.Values(r.owners))
+		r.mu.Unlock()
+		for _, o := range left { // of handshakes under way
+			r.retire(o.qp)
+		}
 		r.failed = r.nic.close()
 	})
 	return r.failed

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,13 +32,18 @@ type cut struct{ from, to uint64 }
 // Register pins the memory and opens it to peers, who will find it at addresses from base on. progress, if not nil, is told
 // the bytes done so far, over all devices, from one goroutine at a time. The memory must stay mapped until Close.
 func (f *Fabric) Register(ctx context.Context, mem []byte, base uint64, progress func(done, total uint64)) (*Region, error) {
+	return f.register(ctx, mem, base, true, progress)
+}
+
+// register is Register, for remote or for local use only.
+func (f *Fabric) register(ctx context.Context, mem []byte, base uint64, remote bool, progress func(done, total uint64)) (*Region, error) {
 	length := uint64(len(mem))
 	switch page := uint64(4096); {
 	case length == 0:
 		return nil, errors.New("cannot register no memory at all")
 	case base == 0 || base+length < base:
 		return nil, fmt.Errorf("cannot register %d bytes at address %#x", length, base)
-	case base%page != uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))%page:
+	case base%page != addressOf(mem)%page:
 		return nil, fmt.Errorf("address %#x does not lie in its page as the memory does", base)
 	}
 	region := &Region{f: f, mem: mem, base: base, parts: map[*rail][]memoryRegion{}}
@@ -60,7 +64,7 @@ func (f *Fabric) Register(ctx context.Context, mem []byte, base uint64, progress
 	}
 	f.regions = append(f.regions, region)
 	f.mu.Unlock()
-	if err := region.registerAll(ctx, true, progress); err != nil {
+	if err := region.registerAll(ctx, remote, progress); err != nil {
 		return nil, errors.Join(err, region.Close())
 	}
 	return region, nil
@@ -114,7 +118,7 @@ func (region *Region) registerAll(ctx context.Context, remote bool, progress fun
 func (region *Region) registerPart(r *rail, i int, remote bool) error {
 	release, err := r.hold()
 	if err != nil {
-		return err
+		return nil // the device is lost; the region is on the others
 	}
 	defer release()
 	c := region.cuts[i]
@@ -175,7 +179,7 @@ func (region *Region) local(r *rail, at, length uint64) (lkey uint32, ok bool) {
 	region.mu.Lock()
 	defer region.mu.Unlock()
 	for i, c := range region.cuts {
-		if parts := region.parts[r]; parts != nil && at >= c.from && at+length <= c.to {
+		if parts := region.parts[r]; parts != nil && parts[i] != nil && at >= c.from && at+length <= c.to {
 			lkey, _ = parts[i].keys()
 			return lkey, true
 		}

@@ -83,14 +83,17 @@ func (verbsLayer) open(name string, completions int) (nic, error) {
 
 // furnish makes what every use of the device needs.
 func (d *device) furnish(completions int) error {
-	var err error
+	can, err := d.caps()
+	if err != nil {
+		return err
+	}
 	if d.pd, err = C.ibv_alloc_pd(d.ctx); d.pd == nil {
 		return d.verbFailed("ibv_alloc_pd", 0, err)
 	}
 	if d.channel, err = C.ibv_create_comp_channel(d.ctx); d.channel == nil {
 		return d.verbFailed("ibv_create_comp_channel", 0, err)
 	}
-	if d.cq, err = C.ibv_create_cq(d.ctx, C.int(completions), nil, d.channel, 0); d.cq == nil {
+	if d.cq, err = C.ibv_create_cq(d.ctx, C.int(min(completions, can.cqEntries)), nil, d.channel, 0); d.cq == nil {
 		return d.verbFailed("ibv_create_cq", 0, err)
 	}
 	d.polled = (*C.struct_ibv_wc)(C.calloc(pollBatch, C.sizeof_struct_ibv_wc))
