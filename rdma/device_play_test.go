@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -100,4 +101,21 @@ func playScan(t *testing.T, root string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestTableInDocs keeps the example of the documentation true.
+func TestTableInDocs(t *testing.T) {
+	page, err := os.ReadFile("../docs/rdma-devices.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	play, err := os.ReadFile("testdata/trees/five_states.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(play), "choose numa=0\n----\n")
+	table, _, found := strings.Cut(rest, "publish ")
+	if !found || !strings.Contains(string(page), "```\n"+table+"```\n") {
+		t.Errorf("docs/rdma-devices.md does not show\n%s", table)
+	}
 }

@@ -10,7 +10,8 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"mooncake/internal/limits"
 )
@@ -127,12 +128,18 @@ func scanGIDs(port *os.Root) ([]GIDEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir, err := open(port, "gids")
+	if err != nil {
+		return nil, fmt.Errorf("gids: %w", cause(err))
+	}
+	defer dir.Close()
+	fd := int(dir.Fd())
 	var out []GIDEntry
 	for _, index := range entries {
 		at := strconv.Itoa(index)
-		gid, err := read(port, "gids/"+at, parseGID)
+		gid, err := readEntry(fd, at, parseGID)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("gids/%s: %w", at, err)
 		}
 		if gid.IsZero() {
 			continue
@@ -234,6 +241,28 @@ func read[T any](at *os.Root, name string, parse func(string) (T, error)) (T, er
 	return none, fmt.Errorf("%s: %w", name, cause(err))
 }
 
+// readEntry is read for a file that lies directly in an opened folder, where a link has no business. It takes three system
+// calls: tables are long and almost all of their entries empty.
+func readEntry[T any](dir int, name string, parse func(string) (T, error)) (T, error) {
+	var none T
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return none, err
+	}
+	var text [limits.RDMASysfsFileBytes + 1]byte
+	n, err := unix.Read(fd, text[:])
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	switch {
+	case err != nil:
+		return none, err
+	case n == len(text):
+		return none, fmt.Errorf("is longer than %d bytes", limits.RDMASysfsFileBytes)
+	}
+	return parse(string(text[:n]))
+}
+
 // content reads a whole file of at most bound bytes.
 func content(at *os.Root, name string, bound int) (string, error) {
 	f, err := open(at, name)
@@ -253,7 +282,7 @@ func content(at *os.Root, name string, bound int) (string, error) {
 
 // open never waits for the other end of a pipe that lies where an attribute should.
 func open(at *os.Root, name string) (*os.File, error) {
-	return at.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return at.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
 // cause drops operation and path of a file error: the texts here name the attribute themselves.

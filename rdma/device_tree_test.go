@@ -182,7 +182,7 @@ func options(words []string) map[string]string {
 	return out
 }
 
-func blanks(text string) string { return strings.ReplaceAll(text, "_", " ") }
+func blanks(text string) string { return strings.NewReplacer("__", "_", "_", " ").Replace(text) }
 
 func value(opt map[string]string, key, usual string) string {
 	if v, ok := opt[key]; ok {
