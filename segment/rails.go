@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ func (c *Config) CheckDevices() (table string, err error) {
 		return "", nil
 	}
 	choice, err := c.chooseRails(-1)
+	if err == nil {
+		_, err = c.pathMTU()
+	}
 	return choice.Table(), err
 }
 
@@ -70,11 +74,28 @@ func (c *Config) chooseRails(numa int) (rdma.Choice, error) {
 	return choice, err
 }
 
+// pathMTU is what MC_MTU bounds the path MTU to, 0 when it is not set. Each side takes what its own port allows and tells
+// the other nothing, so clients and daemons of one network need the same.
+func (c *Config) pathMTU() (int, error) {
+	text := c.getenv("MC_MTU")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || !slices.Contains([]int{512, 1024, 2048, 4096}, n) {
+		return 0, fmt.Errorf("MC_MTU=%q: want 512, 1024, 2048 or 4096", text)
+	}
+	return n, nil
+}
+
 // checkRails refuses a start that would find no device, before any memory is taken for it. Nothing falls back to tcp: a
 // segment that is slower than ordered would be noticed by nobody.
 func (d *Daemon) checkRails() error {
 	if d.cfg.Protocol != descriptor.ProtocolRDMA {
 		return nil
+	}
+	if _, err := d.cfg.pathMTU(); err != nil {
+		return err
 	}
 	choice, err := d.cfg.chooseRails(-1)
 	if err != nil {
@@ -106,7 +127,11 @@ func (d *Daemon) openRails(ctx context.Context) error {
 	if err := rdma.CheckPinning(d.cfg.fsRoot, d.arena.Bytes(), len(chosen)); err != nil {
 		return fmt.Errorf("--protocol=rdma: %w", err)
 	}
-	f, err := d.cfg.openFabric(rdma.Config{Rails: chosen, Log: d.log.Named("rdma"), PeerGID: d.peerGID, Rechoose: d.rechoose})
+	mtu, err := d.cfg.pathMTU()
+	if err != nil {
+		return err
+	}
+	f, err := d.cfg.openFabric(rdma.Config{Rails: chosen, MTU: mtu, Log: d.log.Named("rdma"), PeerGID: d.peerGID, Rechoose: d.rechoose})
 	if err != nil {
 		return fmt.Errorf("--protocol=rdma: %w", err)
 	}

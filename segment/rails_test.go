@@ -117,7 +117,15 @@ func TestNoSilentFallback(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "--protocol=rdma"},
-		"bad pin":    {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.getenv = func(string) string { return "x" } }, "MC_"},
+		"bad pin": {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.getenv = func(string) string { return "x" } }, "MC_"},
+		"bad MTU": {func(_ *testing.T, c *Config, _ *fakeNetwork) {
+			c.getenv = func(name string) string {
+				if name == "MC_MTU" {
+					return "1500"
+				}
+				return ""
+			}
+		}, `MC_MTU="1500"`},
 		"verbs fail": {func(_ *testing.T, _ *Config, n *fakeNetwork) { n.err = errors.New("ibv_open_device: EPERM") }, "--protocol=rdma: ibv_open_device"},
 		"not built":  {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.openFabric = nil }, "built without RDMA"},
 		"rails_down": {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.RailsDown = "die" }, "--rails_down=die"},
