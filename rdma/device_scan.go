@@ -122,58 +122,60 @@ func scanPort(device *os.Root, number int) Port {
 	return p
 }
 
-// scanGIDs reads the filled entries of the GID table.
+// scanGIDs reads the filled entries of the GID table. The kernel fills the first free entry, so a long gap ends the search.
 func scanGIDs(port *os.Root) ([]GIDEntry, error) {
-	entries, err := indices(port, "gids", limits.RDMAGIDs)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := open(port, "gids")
-	if err != nil {
-		return nil, fmt.Errorf("gids: %w", cause(err))
-	}
-	defer dir.Close()
-	fd := int(dir.Fd())
 	var out []GIDEntry
-	for _, index := range entries {
-		at := strconv.Itoa(index)
-		gid, err := readEntry(fd, at, parseGID)
-		if err != nil {
-			return nil, fmt.Errorf("gids/%s: %w", at, err)
+	last := -1
+	err := readTable(port, "gids", limits.RDMAGIDs, parseGID, func(index int, gid GID) bool {
+		if !gid.IsZero() {
+			out = append(out, GIDEntry{Index: index, GID: gid})
+			last = index
 		}
-		if gid.IsZero() {
-			continue
-		}
-		e := GIDEntry{Index: index, GID: gid}
+		return index-last <= limits.RDMAGIDGap
+	})
+	for i := range out {
 		// Both are unreadable where they do not apply: no interface on InfiniBand, no types in old kernels.
-		e.Type, _ = read(port, "gid_attrs/types/"+at, parseGIDType)
-		e.NetDev, _ = read(port, "gid_attrs/ndevs/"+at, parseNetDev)
-		out = append(out, e)
+		at := strconv.Itoa(out[i].Index)
+		out[i].Type, _ = read(port, "gid_attrs/types/"+at, parseGIDType)
+		out[i].NetDev, _ = read(port, "gid_attrs/ndevs/"+at, parseNetDev)
 	}
-	return out, nil
+	return out, err
 }
 
 // scanPKeys reads the partition table. Some drivers show none on Ethernet, where there are no partitions.
 func scanPKeys(port *os.Root) ([]uint16, error) {
-	entries, err := indices(port, "pkeys", limits.RDMAPKeys)
+	var out []uint16
+	err := readTable(port, "pkeys", limits.RDMAPKeys, parseHex16, func(_ int, key uint16) bool {
+		out = append(out, key)
+		return true
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	return out, err
+}
+
+// readTable reads a folder with one file per entry, from 0 on until one is missing, bound is reached or more says no.
+func readTable[T any](port *os.Root, name string, bound int, parse func(string) (T, error), more func(index int, v T) bool) error {
+	dir, err := open(port, name)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: %w", name, cause(err))
 	}
-	var out []uint16
-	for i, index := range entries {
-		if index != i {
-			return nil, fmt.Errorf("pkeys has no entry %d", i)
+	defer dir.Close()
+	fd := int(dir.Fd())
+	for index := range bound {
+		v, err := readEntry(fd, strconv.Itoa(index), parse)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s/%d: %w", name, index, err)
 		}
-		key, err := read(port, "pkeys/"+strconv.Itoa(index), parseHex16)
-		if err != nil {
-			return nil, err
+		if !more(index, v) {
+			return nil
 		}
-		out = append(out, key)
 	}
-	return out, nil
+	return nil
 }
 
 // uverbs says which character device belongs to which RDMA device. sysfs is the host's while /dev is the container's, so a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,6 @@ func TestScanThisHost(t *testing.T) {
 // TestScanBounds: a tree with too much of something costs no more than it is worth.
 func TestScanBounds(t *testing.T) {
 	root := newFakeTree(t, "hca mlx5_0\nport mlx5_0/1\ngid mlx5_0/1/0 192.0.2.1 eth0 v2")
-	port := filepath.Join(root, classDir, "mlx5_0/ports/1")
 	fill := func(dir string, count int) {
 		t.Helper()
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -43,26 +43,45 @@ func TestScanBounds(t *testing.T) {
 			}
 		}
 	}
-	fill(filepath.Join(port, "pkeys"), limits.RDMAPKeys+1)
-	devices, err := Scan(root)
-	if err != nil || len(devices) != 1 || devices[0].Ports[0].Fault != "pkeys: more than 1024 entries" {
-		t.Errorf("too many keys: %+v, %v", devices, err)
-	}
 	fill(filepath.Join(root, classDir), limits.RDMADevices)
 	if _, err := Scan(root); err == nil || !strings.Contains(err.Error(), "more than 1024 entries") {
 		t.Errorf("too many devices: %v", err)
 	}
 }
 
-// TestScanGIDTable reads a table as long as that of soft RoCE, with one filled entry at its end.
-func TestScanGIDTable(t *testing.T) {
-	root := newFakeTree(t, "hca rxe0 virtual\nport rxe0/1\ngid rxe0/1/1023 192.0.2.1 eth0 v2")
-	devices, err := Scan(root)
-	if err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 {
+// TestScanTables reads tables no further than to their bound, and GIDs to where a gap is too long.
+func TestScanTables(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("hca rxe0 virtual\nport rxe0/1\n")
+	for i := range limits.RDMAPKeys + 2 {
+		fmt.Fprintf(&text, "file rxe0/ports/1/pkeys/%d 0xffff\n", i)
+	}
+	devices, err := Scan(newFakeTree(t, text.String()))
+	if err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 || len(devices[0].Ports[0].PKeys) != limits.RDMAPKeys {
 		t.Fatalf("%+v, %v", devices, err)
 	}
-	if gids := devices[0].Ports[0].GIDs; len(gids) != 1 || gids[0].Index != 1023 || gids[0].NetDev != "eth0" {
-		t.Errorf("entries %+v", gids)
+	const gap = limits.RDMAGIDGap
+	for name, filled := range map[string][]int{"at the start": {0, 1}, "gaps": {gap, 2*gap + 1}, "too far": {gap + 1}, "too far apart": {3, gap + 5}} {
+		text.Reset()
+		text.WriteString("hca rxe0 virtual\nport rxe0/1\n")
+		for i := range 2*gap + 2 {
+			fmt.Fprintf(&text, "file rxe0/ports/1/gids/%d 0000:0000:0000:0000:0000:0000:0000:0000\n", i)
+		}
+		for _, i := range filled {
+			fmt.Fprintf(&text, "gid rxe0/1/%d 192.0.2.1 eth1 v2\n", i)
+		}
+		devices, err := Scan(newFakeTree(t, text.String()))
+		if err != nil || devices[0].Ports[0].Fault != "" {
+			t.Fatalf("%s: %+v, %v", name, devices, err)
+		}
+		var got []int
+		for _, e := range devices[0].Ports[0].GIDs {
+			got = append(got, e.Index)
+		}
+		want := map[string][]int{"at the start": {0, 1}, "gaps": {gap, 2*gap + 1}, "too far apart": {3}}[name]
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -449,6 +449,10 @@ const (
 	RDMAPorts = 64
 	// RDMAGIDs bounds the GID table of a port: soft RoCE has 1,024 entries, hardware some 256.
 	RDMAGIDs = 4096
+	// RDMAGIDGap is how many empty entries end the search for filled ones. The kernel fills the first free entry, so more
+	// than these in front of a filled one means that as many addresses came and went; reading soft RoCE's whole table of
+	// one page per entry takes seconds on an emulated machine.
+	RDMAGIDGap = 128
 	// RDMAPKeys bounds the partition table of a port: 128 entries are common.
 	RDMAPKeys = 1024
 	// RDMANodes bounds the NUMA nodes; it is the kernel's own bound.
