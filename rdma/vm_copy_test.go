@@ -99,11 +99,10 @@ func TestVMPorts(t *testing.T) {
 	run(t, "ip link set port1 up")
 	eventually(t, "both work", func() bool { s := f.Stats(); return s.Devices[0].Usable && s.Devices[1].Usable })
 	t.Logf("%+v", f.Stats())
-	run(t, "ip addr add 192.168.99.77/24 dev node1")
 	run(t, "ip addr del 192.168.99.2/24 dev node1")
 	eventually(t, "the address is gone", func() bool { return names() == "rxe0 " })
-	run(t, "ip addr del 192.168.99.77/24 dev node1")
 	run(t, "ip addr add 192.168.99.2/24 dev node1")
+	run(t, "ip route add 192.168.99.0/24 dev node1 src 192.168.99.2 table 101") // it went with the address
 	eventually(t, "the address is back", func() bool { return names() == "rxe0 rxe1 " })
 	t.Logf("%+v", f.Stats())
 }
