@@ -92,7 +92,7 @@ func (m *modelNet) release() {
 	}
 }
 
-func (m *modelNet) open_(device string) (*modelNIC, error) {
+func (m *modelNet) openNIC(device string) (*modelNIC, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.verb("ibv_open_device", device); err != nil {
@@ -111,12 +111,10 @@ func (m *modelNet) open_(device string) (*modelNIC, error) {
 	return n, nil
 }
 
-func (m *modelNet) openLayer() layer { return modelLayer{m} }
-
 type modelLayer struct{ m *modelNet }
 
 func (l modelLayer) open(device string, _ int) (nic, error) {
-	n, err := l.m.open_(device)
+	n, err := l.m.openNIC(device)
 	if err != nil {
 		return nil, err
 	}

@@ -147,22 +147,20 @@ func (r *rail) refresh() {
 		r.lose(err)
 		return
 	}
-	if gid != verdict.GID && r.f.cfg.Rechoose != nil {
-		if again, err := r.f.cfg.Rechoose(r.name); err == nil && again.Port == verdict.Port {
-			verdict.GIDIndex, gid = again.GIDIndex, again.GID
-		}
+	if gid != verdict.GID {
+		verdict.GIDIndex, gid = r.findAddress(verdict, gid)
 	}
 	moved := gid != verdict.GID && !gid.IsZero()
 	works := info.active && !gid.IsZero()
+	r.mu.Lock()
+	r.info, r.usable, r.verdict.GIDIndex = info, works, verdict.GIDIndex
+	if moved { // an address that is away for a while may come back, and peers know the old one
+		r.verdict.GID = gid
+	}
+	r.mu.Unlock()
 	if !moved && works == usable && info == was {
 		return
 	}
-	r.mu.Lock()
-	r.info, r.usable = info, works
-	if moved { // an address that is away for a while may come back, and peers know the old one
-		r.verdict.GID, r.verdict.GIDIndex = gid, verdict.GIDIndex
-	}
-	r.mu.Unlock()
 	if usable && !works {
 		r.count.portDowns.Add(1)
 	}
@@ -173,6 +171,24 @@ func (r *rail) refresh() {
 		r.f.dropRoutes(r)
 	}
 	r.f.tellChanged()
+}
+
+// findAddress says which place of the table to use when the known one does not hold our address any more. The address may
+// have got another place: the kernel keeps the old one blocked while queue pairs refer to it.
+func (r *rail) findAddress(v Verdict, now GID) (int, GID) {
+	for i := range limits.RDMAGIDSearch {
+		if gid, err := r.nic.gid(v.Port, i); err != nil {
+			break
+		} else if gid == v.GID {
+			return i, gid
+		}
+	}
+	if r.f.cfg.Rechoose != nil {
+		if again, err := r.f.cfg.Rechoose(r.name); err == nil && again.Port == v.Port && again.GIDIndex >= 0 {
+			return again.GIDIndex, again.GID
+		}
+	}
+	return v.GIDIndex, now
 }
 
 // lose marks the device as gone; Run clears away what is left of it.

@@ -33,7 +33,7 @@ func targetOf(f *Fabric, region *Region, name string) Target {
 // is cut.
 func TestVMCopies(t *testing.T) {
 	const peer = "192.168.99.2:17001"
-	holder := openVM(t, Config{Rails: []Verdict{rxe("rxe1")}, PartBytes: 2 << 20})
+	holder := openVM(t, Config{Rails: rxe(t, "rxe1"), PartBytes: 2 << 20})
 	theirs := mapped(t, 8<<20)
 	region, err := holder.Register(t.Context(), theirs, base, nil)
 	must(t, err)
@@ -42,9 +42,8 @@ func TestVMCopies(t *testing.T) {
 	_, err = f.Register(t.Context(), ours, 2*base, nil)
 	must(t, err)
 	target := targetOf(holder, region, peer)
-	for i := range ours {
-		ours[i] = byte(rand.Uint32())
-	}
+	_, err = rand.NewChaCha8([32]byte{}).Read(ours)
+	must(t, err)
 	for _, size := range []int{1, 65536, 3<<20 + 7, 8 << 20} {
 		must(t, f.Write(t.Context(), target, base, ours[:size]))
 		if !bytes.Equal(ours[:size], theirs[:size]) {
@@ -71,7 +70,7 @@ func TestVMCopies(t *testing.T) {
 
 // TestVMPorts takes a port down and up, and an address away: the devices are as peers should see them.
 func TestVMPorts(t *testing.T) {
-	f := openVM(t, Config{Rails: []Verdict{rxe("rxe0"), rxe("rxe1")}, ProbeEvery: 500 * time.Millisecond, Timeout: 14})
+	f := openVM(t, Config{Rails: rxe(t, "rxe0", "rxe1"), ProbeEvery: 500 * time.Millisecond, Timeout: 14})
 	region, err := f.Register(t.Context(), mapped(t, 1<<20), base, nil)
 	must(t, err)
 	names := func() (out string) {
@@ -109,7 +108,7 @@ func TestVMPorts(t *testing.T) {
 
 // TestVMDelete deletes a device under a fabric and its peer.
 func TestVMDelete(t *testing.T) {
-	f := openVM(t, Config{Rails: []Verdict{rxe("rxe0"), rxe("rxe1")}, ProbeEvery: 500 * time.Millisecond, Timeout: 14})
+	f := openVM(t, Config{Rails: rxe(t, "rxe0", "rxe1"), ProbeEvery: 500 * time.Millisecond, Timeout: 14})
 	region, err := f.Register(t.Context(), mapped(t, 1<<20), base, nil)
 	must(t, err)
 	w := newWheel(t, verbsOf(t), "rxe0", "192.168.99.1:15001")

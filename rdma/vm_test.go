@@ -23,12 +23,21 @@ const self = "192.168.99.1:17001"
 
 const base = 0x5a00_0000_0000
 
-func rxe(name string) Verdict { return Verdict{Device: name, Port: 1, GIDIndex: 1, Chosen: true} }
+// rxe chooses devices as the daemon does.
+func rxe(t *testing.T, names ...string) []Verdict {
+	t.Helper()
+	devices, err := Scan("/")
+	must(t, err)
+	choice, err := Choose(devices, Wish{Names: names, NUMA: -1, GIDIndex: -1})
+	t.Logf("%s", choice.Table())
+	must(t, err)
+	return choice.Chosen()
+}
 
 func openVM(t *testing.T, cfg Config) *Fabric {
 	t.Helper()
 	if cfg.Rails == nil {
-		cfg.Rails = []Verdict{rxe("rxe0")}
+		cfg.Rails = rxe(t, "rxe0")
 	}
 	cfg.Log = zaptest.NewLogger(t)
 	f, err := OpenFabric(cfg)

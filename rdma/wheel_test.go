@@ -16,6 +16,7 @@ type wheel struct {
 	t    testing.TB
 	nic  nic
 	gid  GID
+	gids int    // the place of gid in the device's table
 	name string // its nic path
 	mem  []byte
 	mr   memoryRegion
@@ -23,14 +24,17 @@ type wheel struct {
 	next uint64
 }
 
-// newWheel opens a client on a device. gidIndex is 1 on the model and on software RoCE.
+// newWheel opens a client on a device, with its first IPv4 address.
 func newWheel(t testing.TB, verbs layer, device, server string) *wheel {
 	t.Helper()
 	n, err := verbs.open(device, 64)
 	must(t, err)
 	w := &wheel{t: t, nic: n, name: descriptor.NICPath(server, device), mem: mapped(t, 4<<20)}
-	w.gid, err = n.gid(1, 1)
-	must(t, err)
+	for ; w.gid[10] != 0xff || w.gid[0] != 0; w.gids++ {
+		w.gid, err = n.gid(1, w.gids)
+		must(t, err)
+	}
+	w.gids--
 	w.mr, err = n.register(w.mem, addressOf(w.mem), false)
 	must(t, err)
 	return w
@@ -77,7 +81,7 @@ func (w *wheel) finish(answer descriptor.Connection) {
 	must(w.t, err)
 	for i, qp := range w.qps {
 		must(w.t, qp.connect(qpPath{
-			port: 1, gidIndex: 1, mtuBytes: 4096, peerGID: gid, peerLID: answer.LocalLID, peerQP: answer.QPNum[i],
+			port: 1, gidIndex: w.gids, mtuBytes: 4096, peerGID: gid, peerLID: answer.LocalLID, peerQP: answer.QPNum[i],
 			timeout: 14, retry: 6, readsServed: 16, readsOut: 16,
 		}))
 	}

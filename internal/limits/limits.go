@@ -480,6 +480,9 @@ const (
 	RDMAQPsPerPeer = 256
 	// RDMAQPs bounds the queue pairs of all peers: a thousand processes with eight each, and well below what devices have.
 	RDMAQPs = 16384
+	// RDMAGIDSearch is how many places of a port's GID table are searched for an address that has moved. The kernel takes the
+	// first free one.
+	RDMAGIDSearch = 256
 	// RDMARetries is how often a packet is sent again; software RoCE takes the next number, 7, to mean for ever.
 	RDMARetries = 6
 	// RDMATimeout waits 4.096 us * 2^17 = 0.5 s for an answer before a packet is sent again. Work of ours is probes and
