@@ -167,7 +167,8 @@ func (d *Daemon) registering() func(done, total uint64) {
 // busy reports whether any peer is connected.
 func (r *rails) busy() bool { return r != nil && len(r.fabric.stats().peers) > 0 }
 
-// close gives memory and devices back. The queue pairs go with the fabric's run, before the memory does.
+// close gives memory and devices back, after the fabric's run has ended. The memory goes first: peers that still want it are
+// refused at once, which a queue pair that is gone does not tell them.
 func (r *rails) close() error {
 	if r == nil {
 		return nil
