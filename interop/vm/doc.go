@@ -10,9 +10,10 @@
 // check. It refuses to know what is run inside.
 //
 // In the guest node I has the link nodeI, the address NodeAddr(I) and the device rxeI; the links hang on the bridge "fabric"
-// through their peers portI. For programs that want a TCP/IP stack of their own there are namespaces host0, host1, … with
-// the address HostAddr(I) on the bridge "lan"; from there the devices are seen as well, and their RDMA traffic still takes
-// the links of the first namespace, since rxe of this kernel works in no other.
+// through their peers portI, and table 100+I of the routes holds what node I sends to other nodes. For programs that want a
+// TCP/IP stack of their own there are namespaces host0, host1, … with the address HostAddr(I) on the bridge "lan"; from there
+// the devices are seen as well, and their RDMA traffic still takes the links of the first namespace, since rxe of this
+// kernel works in no other.
 //
 //	ip link set portI down                   the device's port goes down
 //	ip link set portI nomaster               what node I sends and gets by RDMA vanishes silently

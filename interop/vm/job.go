@@ -59,8 +59,8 @@ const TickEvery = time.Second
 // NodeNet and HostNet are the first three numbers of the two networks; LanGateway is the last number of the first
 // namespace's own address in HostNet. The wheels count 192.168/16 as routable, unlike 10/8 and 172.16/12.
 const (
-	NodeNet    = "192.168.130"
-	HostNet    = "192.168.131"
+	NodeNet    = "192.168.99"
+	HostNet    = "192.168.98"
 	LanGateway = 254
 )
 

@@ -30,7 +30,7 @@ var kernelSettings = map[string]string{
 const (
 	rulesBetweenNodes = 50
 	ruleLocal         = 150
-	firstTable        = 1000
+	firstTable        = 100
 )
 
 func setUpNetwork(job vm.Job) error {
