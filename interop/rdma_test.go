@@ -5,6 +5,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,9 @@ import (
 
 	"mooncake/interop/vm"
 )
+
+// inside narrows what runs in the emulated machine.
+var inside = flag.String("guest", "^TestGuest", "which of the tests clients/... to run in the emulated machine")
 
 // Limits of the tests over RDMA, boot to end. On two quiet cores they need a quarter of it.
 const (
@@ -58,7 +62,7 @@ func TestRDMA(t *testing.T) {
 	preload := buildShim(t, ctx)
 	for _, s := range []suite{
 		{name: "verbs", pkg: "rdma", args: []string{"-test.run=^TestVM"}},
-		{name: "clients", pkg: "interop", args: []string{"-test.run=^TestGuest", "-binaries=" + built.dir, "-shim=" + preload}},
+		{name: "clients", pkg: "interop", args: []string{"-test.run=" + *inside, "-binaries=" + built.dir, "-shim=" + preload}},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(t, ctx, machine) })
 	}
