@@ -1,4 +1,4 @@
-# make build | test | demo | run | bench | soak | fuzz
+# make build | test | demo | run | bench | soak | fuzz | rdma | asan | vm
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -13,14 +13,20 @@ export MOONCAKE_CACHE_DIR := $(CACHE)
 FUZZTIME ?= 20s
 # Memory that `make run` gives to the pool.
 SIZE ?= 1GiB
+# What `make vm` runs in the emulated machine.
+CMD ?= rdma link
 # Packages with the tests that need no client wheels.
 UNIT = $$(go list ./... | grep -v '^mooncake/interop')
 
-.PHONY: build prepare lint unit interop test demo run bench soak fuzz clean distclean
+# The segment daemon speaks RDMA where libibverbs-dev is installed.
+HAVE_VERBS = $(wildcard /usr/include/infiniband/verbs.h)
+
+.PHONY: build prepare lint unit interop test demo run bench soak fuzz rdma asan vm clean distclean
 
 build:
 	@mkdir -p bin
-	go build -trimpath -o bin/ ./cmd/...
+	$(if $(HAVE_VERBS),,@echo "libibverbs-dev is not installed: building WITHOUT RDMA (with it: apt-get install gcc libc6-dev libibverbs-dev)")
+	go build -trimpath $(if $(HAVE_VERBS),,-tags nordma) -o bin/ ./cmd/...
 	@ln -sf mooncake-master bin/mooncake_master
 
 prepare:
@@ -28,7 +34,10 @@ prepare:
 
 lint: prepare
 	go vet ./...
+	go vet -tags nordma ./...
+	go vet -tags rdmavm ./interop ./rdma
 	$(TOOLS)/staticcheck ./...
+	$(TOOLS)/staticcheck -tags rdmavm ./interop ./rdma
 	@unformatted=$$($(TOOLS)/gofumpt -l $$(git ls-files -co --exclude-standard '*.go' ':!*.gen.go' 2>/dev/null || find . -name '*.go' -not -name '*.gen.go' -not -path './.*')); \
 	if [[ -n $$unformatted ]]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
 
@@ -36,7 +45,7 @@ unit:
 	go test -race -timeout 10m $(UNIT)
 
 interop: prepare
-	go test -count=1 -timeout 20m ./interop/...
+	go test -count=1 -timeout 40m ./interop/...
 
 test: lint unit interop
 
@@ -54,6 +63,20 @@ bench:
 soak: prepare
 	MOONCAKE_RANDOM=1 go test -race -count=5 -timeout 1h $(UNIT)
 	go test -count=1 -timeout 4h -v ./interop -args -soak
+
+# Only the tests in the emulated machine.
+rdma: prepare
+	go test -count=1 -timeout 20m -v -run '^TestRDMA$$' ./interop
+
+# The C side of package rdma on real devices with the address sanitizer, in the emulated machine.
+asan: prepare
+	@mkdir -p bin
+	go test -c -asan -tags rdmavm -o bin/rdma-asan.test ./rdma
+	cd rdma && go run ../interop/vm/run -limit 30m -- ../bin/rdma-asan.test -test.v -test.run '^TestVM'
+
+# A command in the emulated machine, for trying things: make vm CMD='ibv_devices'
+vm: prepare
+	go run ./interop/vm/run -- bash -c '$(CMD)'
 
 fuzz:
 	@go list -f '{{$$p := .ImportPath}}{{range .TestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \

@@ -44,7 +44,10 @@ var imports = map[string][]string{
 	"metrics":           {"internal/limits"},
 	"api":               {},
 	"internal":          {"internal"},
-	"interop":           {"interop"}, // it looks at the daemons from outside
+	"interop":           {"interop/vm"}, // it looks at the daemons from outside
+	"interop/vm":        {"interop/vm"},
+	"interop/vm/run":    {"interop", "interop/vm"},
+	"interop/inguest":   {"interop", "interop/vm"},
 	"interop/demo":      {"interop", "internal"},
 	"bench":             {"*"},
 	"deploy":            {"*"},

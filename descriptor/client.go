@@ -70,6 +70,20 @@ func (c *Client) Probe(ctx context.Context, endpoint string) error {
 	return nil
 }
 
+// Handshake carries a request to connect queue pairs to the process at the endpoint, and returns its answer. A refusal in
+// the answer (ReplyMsg) is the caller's to read: it may say with which number of queue pairs to come again.
+func (c *Client) Handshake(ctx context.Context, endpoint string, request *Connection) (*Connection, error) {
+	text, err := c.ask(ctx, endpoint, Frame{Type: FrameConnection, Text: request.Encode()})
+	if err != nil {
+		return nil, fmt.Errorf("connection to %s: %w", endpoint, err)
+	}
+	answer, err := ParseConnection(text)
+	if err != nil {
+		return nil, fmt.Errorf("answer of %s: %w", endpoint, err)
+	}
+	return answer, nil
+}
+
 // ask carries one request to the endpoint and returns the text of the answer.
 func (c *Client) ask(ctx context.Context, endpoint string, request Frame) ([]byte, error) {
 	host, port, err := hostport.Parse(endpoint, limits.HandshakePortDefault)

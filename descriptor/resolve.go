@@ -1,6 +1,7 @@
 package descriptor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -18,6 +19,9 @@ type Target struct {
 	Segment *Segment
 	// DataHost is the host to dial for data over tcp.
 	DataHost string
+	// Handshake is host:port of the holder's handshake port, where RDMA connections are asked for. It is empty when a
+	// descriptor for tcp made it unnecessary to look.
+	Handshake string
 }
 
 // Resolver looks endpoints up, in the way the store prescribes, and remembers what it found.
@@ -93,7 +97,7 @@ func (r *Resolver) resolve(ctx context.Context, endpoint string) (*Target, error
 		return nil, fmt.Errorf("descriptor of %q: %w", endpoint, err)
 	}
 	target := &Target{Endpoint: endpoint, Segment: segment, DataHost: segment.TCPDataHost}
-	if target.DataHost != "" {
+	if target.DataHost != "" && segment.Protocol != ProtocolRDMA {
 		return target, nil
 	}
 	text, err = r.store.Get(ctx, RPCMetaKey(segment.Name))
@@ -104,7 +108,8 @@ func (r *Resolver) resolve(ctx context.Context, endpoint string) (*Target, error
 	if err != nil {
 		return nil, fmt.Errorf("location of %q: %w", segment.Name, err)
 	}
-	target.DataHost = location.Host
+	target.DataHost = cmp.Or(target.DataHost, location.Host)
+	target.Handshake = hostport.Join(location.Host, int(location.RPCPort))
 	return target, nil
 }
 
@@ -113,7 +118,7 @@ func (r *Resolver) resolveP2P(ctx context.Context, endpoint string) (*Target, er
 	if err != nil {
 		return nil, err
 	}
-	target := &Target{Endpoint: endpoint, Segment: segment, DataHost: segment.TCPDataHost}
+	target := &Target{Endpoint: endpoint, Segment: segment, DataHost: segment.TCPDataHost, Handshake: endpoint}
 	if target.DataHost == "" {
 		host, _, err := hostport.Parse(endpoint, limits.HandshakePortDefault)
 		if err != nil {

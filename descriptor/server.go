@@ -21,6 +21,9 @@ type ServerConfig struct {
 	// protocol, but must expect nothing from it: fields may be missing or untrue. It is never nil, and has no protocol
 	// when the asker sent none. An error closes the connection without an answer.
 	Describe func(asker *Segment) (*Segment, error)
+	// Connect answers a request to connect RDMA queue pairs; several may run at once. It refuses with a ReplyMsg. Nil
+	// answers as a process without RDMA does: with nothing in every field.
+	Connect func(request *Connection) Connection
 	// Log hears of requests that were not answered. Nil is silence.
 	Log *zap.Logger
 	// FrameBytesMax bounds requests and answers. 0 means limits.HandshakeFrameBytes.

@@ -7,18 +7,6 @@ import (
 	"fmt"
 )
 
-// Connection is the JSON text of a FrameConnection exchange. A process without RDMA answers with all fields empty, as a
-// real one that has tcp only does.
-type Connection struct {
-	LocalGID     string   `json:"local_gid"`
-	LocalLID     uint16   `json:"local_lid"`
-	LocalNICPath string   `json:"local_nic_path"`
-	Payload      string   `json:"payload"`
-	PeerNICPath  string   `json:"peer_nic_path"`
-	QPNum        []uint32 `json:"qp_num"`
-	ReplyMsg     string   `json:"reply_msg"`
-}
-
 // Notification is the JSON text of a FrameNotify exchange. The answer has the message "success"; an empty message in it
 // counts as a refusal.
 type Notification struct {
@@ -35,7 +23,7 @@ const success = "success"
 
 // The answers that are the same for everybody.
 var (
-	emptyConnection = encodeJSON(Connection{QPNum: []uint32{}})
+	emptyConnection = (&Connection{}).Encode()
 	notifyTaken     = encodeJSON(Notification{NotifyMsg: success})
 	probeSuccess    = encodeJSON(probeAnswer{Status: success})
 )
@@ -48,7 +36,7 @@ func (s *Server) answer(request Frame) (Frame, error) {
 	answer := Frame{Type: request.Type, Bare: request.Bare}
 	switch request.Type {
 	case FrameConnection:
-		answer.Text = emptyConnection
+		answer.Text = s.connect(request.Text)
 	case FrameMetadata:
 		text, err := s.describe(request.Text)
 		if err != nil {

@@ -14,9 +14,12 @@ import (
 // maxPageBytes bounds what is read of one HTTP answer.
 const maxPageBytes = 64 << 20
 
+// pageLimit is how long a page may take; in an emulated machine seconds are common.
+const pageLimit = 60 * time.Second
+
 // HTTPGet fetches a page of a daemon and answers with status and body.
 func HTTPGet(host, path string) (status int, body string, err error) {
-	client := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: pageLimit, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + host + path)
 	if err != nil {
 		return 0, "", err
@@ -52,6 +55,27 @@ func (m *Master) Metrics() (map[string]float64, error) {
 		}
 	}
 	return out, nil
+}
+
+// Metric adds up the samples of one name over all their labels; a series that is not printed counts as 0.
+func (s *Segment) Metric(name string) (float64, error) {
+	status, body, err := HTTPGet(s.HTTP, "/metrics")
+	if err != nil || status != http.StatusOK {
+		return 0, fmt.Errorf("GET /metrics: status %d, %w", status, err)
+	}
+	sum := 0.0
+	for line := range strings.Lines(body) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if bare, _, _ := strings.Cut(series, "{"); bare != name {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", series, err)
+		}
+		sum += v
+	}
+	return sum, nil
 }
 
 // Metric reads one sample; a series that is not printed counts as 0.

@@ -16,6 +16,9 @@ import (
 // wheel is its own RPC timeout of 30 s.
 const DefaultCallLimit = 90 * time.Second
 
+// leaveLimit is how long a client may take to leave; a wheel waits up to 10 s for a master that is gone.
+const leaveLimit = 20 * time.Second
+
 // maxAnswerBytes bounds one answer line of a worker; the longest is the handle of a bundle with thousands of rows.
 const maxAnswerBytes = 64 << 20
 
@@ -28,6 +31,7 @@ type Client struct {
 	Limit   time.Duration // per request; zero means DefaultCallLimit
 
 	proc    *Process
+	grace   time.Duration // for leaving
 	in      io.WriteCloser
 	answers chan answer
 	mu      sync.Mutex // one request at a time; guards next
@@ -140,7 +144,7 @@ func (c *Client) take(op string, a answer, out any) error {
 // Close lets the client leave in good order: stores closed, segments unmounted.
 func (c *Client) Close() error {
 	c.in.Close()
-	if _, err := c.proc.ExitCode(20 * time.Second); err != nil {
+	if _, err := c.proc.ExitCode(max(c.grace, leaveLimit)); err != nil {
 		c.proc.Kill()
 		return err
 	}

@@ -78,7 +78,7 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	if m.Process, err = r.Start(name, cmd); err != nil {
 		return nil, err
 	}
-	return m, m.waitListening(startLimit, listens...)
+	return m, m.waitListening(r.slow(startLimit), listens...)
 }
 
 func (r *Rig) masterCommand(release Release, args []string) (cmd *exec.Cmd, name string, err error) {
@@ -100,6 +100,8 @@ type SegmentOptions struct {
 	Host      string   // empty is 127.0.0.1; ours only
 	HTTPPort  int      // zero takes a free one
 	ArenaDir  string   // empty makes a new one; a second daemon takes up what the first has left there
+	Protocol  string   // empty is tcp
+	Devices   string   // RDMA devices, comma between; empty lets the daemon choose
 	Flags     []string // further flags, ours only
 }
 
@@ -121,9 +123,15 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 	if o.Metadata == "" {
 		o.Metadata = "P2PHANDSHAKE"
 	}
+	if o.Protocol == "" {
+		o.Protocol = "tcp"
+	}
 	args := []string{
-		"--master_server_address=" + o.Master, "--metadata_server=" + o.Metadata, "--protocol=tcp",
+		"--master_server_address=" + o.Master, "--metadata_server=" + o.Metadata, "--protocol=" + o.Protocol,
 		"--global_segment_size=" + strconv.FormatInt(o.SizeBytes, 10),
+	}
+	if o.Devices != "" {
+		args = append(args, "--device_names="+o.Devices)
 	}
 	if r.OriginalSegment != 0 {
 		return r.startWheelSegment(append(args, "--host=127.0.0.1", "--port="+strconv.Itoa(ports[0])))
@@ -142,7 +150,7 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
 		return nil, err
 	}
-	return s, s.waitListening(startLimit, s.HTTP)
+	return s, s.waitListening(r.slow(startLimit), s.HTTP)
 }
 
 // startWheelSegment runs the original's process of the same purpose.
@@ -168,7 +176,7 @@ func (r *Rig) StartEtcd() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return local(ports[0]), p.waitListening(startLimit, local(ports[0]))
+	return local(ports[0]), p.waitListening(r.slow(startLimit), local(ports[0]))
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

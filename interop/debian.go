@@ -41,12 +41,26 @@ func WheelNeeds(releases ...Release) []Need {
 
 // TestNeeds are the further packages of the whole test run.
 func TestNeeds() []Need {
-	return []Need{
+	return append(guestNeeds(), []Need{
 		{"gcc", "the race detector of go test", command("cc", "gcc")},
 		{"libc6-dev", "the race detector of go test", header("stdlib.h")},
 		{"etcd-server", "tests with metadata in etcd", command("etcd")},
+	}...)
+}
+
+// guestNeeds are for the tests over RDMA: a build that speaks it, and the emulated machine. Its kernel is fetched besides.
+func guestNeeds() []Need {
+	return []Need{
+		{"libibverbs-dev", "compiles the RDMA part of the segment daemon", HaveVerbs},
+		{"ibverbs-providers", "software RoCE for the tests over RDMA", provider("rxe")},
+		{"qemu-system-x86", "the emulated machine of the tests over RDMA", command("qemu-system-x86_64")},
+		{"iproute2", "sets up network and devices of the emulated machine", all(command("ip"), command("rdma"))},
+		{"xz-utils", "unpacks the kernel of the emulated machine", command("xz")},
 	}
 }
+
+// HaveVerbs reports whether what the RDMA part is compiled with is installed.
+func HaveVerbs() bool { return header("infiniband/verbs.h")() }
 
 // Missing keeps the needs that are not met, one for each package.
 func Missing(needs []Need) []Need {
@@ -138,6 +152,20 @@ func command(names ...string) func() bool {
 			}
 		}
 		return false
+	}
+}
+
+func all(present ...func() bool) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(present, func(p func() bool) bool { return !p() })
+	}
+}
+
+// provider reports whether libibverbs finds its part for a kind of device.
+func provider(kind string) func() bool {
+	return func() bool {
+		found, _ := filepath.Glob("/usr/lib/*/libibverbs/lib" + kind + "-rdmav*.so")
+		return len(found) > 0
 	}
 }
 

@@ -1,16 +1,10 @@
 package interop
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
 var (
@@ -23,53 +17,8 @@ var (
 	soak = flag.Bool("soak", false, "many more repetitions, and daemons with the race detector")
 )
 
-// built is the folder with our daemons, compiled once for all tests.
+// built is the folder with our daemons, compiled once for all tests. Inside an emulated machine it comes from outside.
 var built struct{ dir string }
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := 1
-	if err := prepareAll(); err != nil {
-		fmt.Fprintln(os.Stderr, "interop:", err)
-	} else if code = m.Run(); code == 0 {
-		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")); err != nil {
-			fmt.Fprintln(os.Stderr, "interop:", err)
-			code = 1
-		}
-	}
-	os.RemoveAll(built.dir)
-	os.Exit(code)
-}
-
-// prepareAll brings the wheels and our binaries into place. A machine prepared by make test has the wheels already.
-func prepareAll() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	needs := Missing(append(WheelNeeds(Releases...), TestNeeds()...))
-	for _, n := range needs {
-		fmt.Fprintf(os.Stderr, "installing Debian package %s: %s\n", n.Package, n.Why)
-	}
-	if err := InstallDebian(ctx, os.Stderr, needs); err != nil {
-		return err
-	}
-	for _, r := range Releases {
-		if _, err := PrepareEnvironment(ctx, os.Stderr, r); err != nil {
-			return err
-		}
-	}
-	var err error
-	if built.dir, err = os.MkdirTemp("", "interop-"); err != nil {
-		return err
-	}
-	var names []string
-	if !replaced("master") {
-		names = append(names, "mooncake-master")
-	}
-	if !replaced("segment") {
-		names = append(names, "mooncake-segment")
-	}
-	return BuildDaemons(ctx, built.dir, *soak, names...)
-}
 
 // replaced reports whether the original stands in for one of our daemons.
 func replaced(daemon string) bool {
@@ -83,7 +32,7 @@ func newRig(t *testing.T) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Binaries = built.dir
+	r.Binaries, r.Slow = built.dir, slowness
 	if replaced("master") {
 		r.OriginalMaster = Release(*against)
 	}

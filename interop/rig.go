@@ -34,6 +34,9 @@ type Rig struct {
 	// Dir is a scratch folder.
 	Dir string
 
+	// Slow multiplies the limits of starting, asking and stopping; zero is 1. An emulated machine wants more.
+	Slow int
+
 	// Output, if set, gets a copy of what the daemons write.
 	Output io.Writer
 
@@ -82,6 +85,7 @@ func memoryDir(scratch string) (string, error) {
 }
 
 // BuildDaemons compiles the named ones of our daemons into dir; race adds the race detector.
+// Without libibverbs-dev they come out without RDMA, which the demo does not need.
 func BuildDaemons(ctx context.Context, dir string, race bool, names ...string) error {
 	root, err := ModuleRoot()
 	if err != nil || len(names) == 0 {
@@ -90,6 +94,9 @@ func BuildDaemons(ctx context.Context, dir string, race bool, names ...string) e
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")
+	}
+	if !HaveVerbs() {
+		args = append(args, "-tags=nordma")
 	}
 	for _, n := range names {
 		args = append(args, "./cmd/"+n)
@@ -118,7 +125,7 @@ func (r *Rig) Close() error {
 	}
 	leaving.Wait()
 	for i := len(procs) - 1; i >= 0; i-- {
-		errs = append(errs, procs[i].Stop(stopGrace))
+		errs = append(errs, procs[i].Stop(r.slow(stopGrace)))
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.memory), os.RemoveAll(r.Dir))...)
 }
@@ -134,6 +141,9 @@ func (r *Rig) Logs(w io.Writer) {
 		fmt.Fprintf(w, "--- %s (pid %d)\n%s\n", c.proc.Name, c.Pid(), lastLines([]byte(c.Log()), 25))
 	}
 }
+
+// slow is a limit as this rig counts it.
+func (r *Rig) slow(limit time.Duration) time.Duration { return limit * time.Duration(max(1, r.Slow)) }
 
 // Start runs a program until Close.
 func (r *Rig) Start(name string, cmd *exec.Cmd) (*Process, error) {
@@ -170,6 +180,7 @@ func (r *Rig) StartClient(release Release, env ...string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Limit, c.grace = r.slow(DefaultCallLimit), r.slow(leaveLimit)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients = append(r.clients, c)

@@ -41,7 +41,7 @@ func startSegment(t *testing.T, r *Rig, m *Master, n int, o SegmentOptions) *Seg
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.WaitSegments(n, startLimit); err != nil {
+	if _, err := m.WaitSegments(n, startLimit*slowness); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -187,6 +187,7 @@ func wantMetric(t *testing.T, m *Master, name string, want float64) {
 // eventually asks until the answer is yes.
 func eventually(t *testing.T, limit time.Duration, what string, yes func() bool) {
 	t.Helper()
+	limit *= slowness
 	for deadline := time.Now().Add(limit); !yes(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", limit, what)
@@ -206,7 +207,7 @@ func replicas(t *testing.T, s *Store, k Key) []Location {
 // segments waits for n mounted segments.
 func segments(t *testing.T, m *Master, n int) []SegmentDetail {
 	t.Helper()
-	s, err := m.WaitSegments(n, 30*time.Second)
+	s, err := m.WaitSegments(n, 30*slowness*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,13 @@ type StoreOptions struct {
 	SegmentBytes int64  // what the client itself contributes
 	BufferBytes  int64  // zero is 64 MiB
 	Positional   bool   // use the positional form of setup
+	Protocol     string // empty is tcp
+	Devices      string // RDMA devices, comma between; empty lets the client choose
 }
 
 func (o StoreOptions) args() map[string]any {
 	a := map[string]any{
-		"store": o.Name, "master": o.Master, "metadata": o.Metadata, "host": o.Host, "protocol": "tcp",
+		"store": o.Name, "master": o.Master, "metadata": o.Metadata, "host": o.Host, "protocol": o.Protocol, "devices": o.Devices,
 		"segment": o.SegmentBytes, "buffer": o.BufferBytes, "positional": o.Positional,
 	}
 	if o.Metadata == "" {
@@ -28,6 +30,9 @@ func (o StoreOptions) args() map[string]any {
 	}
 	if o.Host == "" {
 		a["host"] = "127.0.0.1"
+	}
+	if o.Protocol == "" {
+		a["protocol"] = "tcp"
 	}
 	if o.BufferBytes == 0 {
 		a["buffer"] = 64 << 20

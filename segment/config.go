@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -36,10 +37,14 @@ type Config struct {
 	// MetadataServer is P2PHANDSHAKE, http://host:port/metadata or etcd://host:port. All clients of a cluster and all
 	// daemons must name the same one.
 	MetadataServer string
-	// Protocol is the transport announced: tcp.
+	// Protocol is the transport announced: tcp, or rdma. Without a metadata server a daemon of rdma serves peers of tcp as
+	// well.
 	Protocol string
-	// DeviceNames pins RDMA devices; it has no effect with tcp.
+	// DeviceNames pins RDMA devices, with commas between; empty chooses one. It has no effect with tcp.
 	DeviceNames string
+	// RailsDown is what happens while no RDMA device carries traffic: silent withholds the pings, so that the master places
+	// nothing here, ping goes on.
+	RailsDown string
 	// TEPort is the handshake port, DataPort the data port; 0 chooses one that is kept over restarts. Clients remember
 	// both for the life of their process.
 	TEPort, DataPort int
@@ -73,6 +78,9 @@ type Config struct {
 
 	procRoot string // "/proc" but in tests
 	fsRoot   string // "/" but in tests
+	getenv   func(string) string
+	// openFabric is nil in a build without RDMA.
+	openFabric fabricOpener
 }
 
 // DefaultConfig is what a daemon does when told nothing but its size.
@@ -92,6 +100,9 @@ func DefaultConfig() Config {
 		LeaveTimeout:   limits.SegmentLeaveMs * time.Millisecond,
 		procRoot:       "/proc",
 		fsRoot:         "/",
+		RailsDown:      railsDownSilent,
+		getenv:         os.Getenv,
+		openFabric:     builtFabric(),
 	}
 }
 
@@ -212,10 +223,12 @@ func (c *Config) validateValues() error {
 		return errors.New("--global_segment_size is 0: a daemon without memory has nothing to serve")
 	case c.SegmentBytes > limits.SegmentBytesMax:
 		return fmt.Errorf("--global_segment_size=%d is more than the %d bytes that masters accept for one segment", c.SegmentBytes, uint64(limits.SegmentBytesMax))
-	case c.Protocol == "rdma":
-		return errors.New("--protocol=rdma is not built in yet, use tcp")
-	case c.Protocol != "tcp":
-		return fmt.Errorf("--protocol=%s: only tcp is known", c.Protocol)
+	case c.Protocol != descriptor.ProtocolTCP && c.Protocol != descriptor.ProtocolRDMA:
+		return fmt.Errorf("--protocol=%s: want tcp or rdma", c.Protocol)
+	case c.Protocol == descriptor.ProtocolRDMA && c.openFabric == nil:
+		return errors.New("--protocol=rdma: this program was built without RDMA (it needs cgo and libibverbs); use tcp")
+	case c.RailsDown != railsDownSilent && c.RailsDown != railsDownPing:
+		return fmt.Errorf("--rails_down=%s: want %s or %s", c.RailsDown, railsDownSilent, railsDownPing)
 	case !slices.Contains([]string{"madvise", "off"}, c.HugePages):
 		return fmt.Errorf("--hugepages=%s: want madvise or off", c.HugePages)
 	case c.ShmDir == "":
@@ -276,6 +289,9 @@ func (c *Config) String() string {
 	add("protocol", c.Protocol)
 	if c.DeviceNames != "" {
 		add("device_names", c.DeviceNames)
+	}
+	if c.Protocol == descriptor.ProtocolRDMA {
+		add("rails_down", c.RailsDown)
 	}
 	add("te_port", c.TEPort)
 	add("data_port", c.DataPort)

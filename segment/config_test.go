@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 		"http":                  {func(c *Config) { c.MetadataServer = "http://h:8080/metadata" }, ""},
 		"size 0":                {func(c *Config) { c.SegmentBytes = 0 }, "--global_segment_size is 0"},
 		"size above a TiB":      {func(c *Config) { c.SegmentBytes = 1<<40 + 1 }, "--global_segment_size"},
-		"rdma":                  {func(c *Config) { c.Protocol = "rdma" }, "not built in yet"},
+		"rdma, not built":       {func(c *Config) { c.Protocol, c.openFabric = "rdma", nil }, "built without RDMA"},
 		"unknown protocol":      {func(c *Config) { c.Protocol = "udp" }, "--protocol=udp"},
 		"io":                    {func(c *Config) { c.Data.IO = "uring" }, "--io"},
 		"congestion":            {func(c *Config) { c.Data.CongestionControl = "nonesuch" }, "--data_cc"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,9 +37,11 @@ type Daemon struct {
 	handshake *descriptor.Server
 	data      *tcp.Server
 	peers     *peers
+	rails     *rails // nil with tcp
 
-	control *link // pings and mounts
-	tasks   *link // tasks, so that a slow answer to one of them delays no ping
+	publishing sync.Mutex
+	control    *link // pings and mounts
+	tasks      *link // tasks, so that a slow answer to one of them delays no ping
 
 	remountWanted chan struct{}
 	taskQueue     chan wire.TaskAssignment
@@ -60,13 +63,13 @@ func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
 		remountWanted: make(chan struct{}, 1),
 		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(ctx); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *Daemon) open() (err error) {
+func (d *Daemon) open(ctx context.Context) (err error) {
 	var cl *claim
 	defer func() {
 		if err == nil {
@@ -76,6 +79,7 @@ func (d *Daemon) open() (err error) {
 		if d.store != nil {
 			_ = d.store.Close() // the start's own error is the one to tell
 		}
+		_ = d.rails.close()
 		if d.arena != nil {
 			d.arena.abandon()
 		} else if cl != nil {
@@ -83,6 +87,9 @@ func (d *Daemon) open() (err error) {
 		}
 	}()
 	if err := d.listeners.listenFixed(&d.cfg); err != nil {
+		return err
+	}
+	if err := d.checkRails(); err != nil {
 		return err
 	}
 	if cl, err = claimArena(&d.cfg); err != nil {
@@ -95,6 +102,9 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	if err := d.openArena(cl); err != nil {
+		return err
+	}
+	if err := d.openRails(ctx); err != nil {
 		return err
 	}
 	if err := d.openServices(); err != nil {
@@ -122,7 +132,8 @@ func (d *Daemon) openArena(cl *claim) error {
 	if d.arena, err = mapArena(cl, d.cfg.SegmentBytes, d.cfg.HugePages == "madvise"); err != nil {
 		return err
 	}
-	if d.cfg.Prefault {
+	// Devices pin all memory anyway, and where it lies decides which of them are near.
+	if d.cfg.Prefault || d.cfg.Protocol == descriptor.ProtocolRDMA {
 		began := time.Now()
 		if err := d.arena.prefault(); err != nil {
 			return err
@@ -180,14 +191,18 @@ func (d *Daemon) openServices() error {
 	}
 	d.store = store
 	d.published = d.state.Endpoint
-	d.handshake = descriptor.NewServer(descriptor.ServerConfig{
-		Describe: func(*descriptor.Segment) (*descriptor.Segment, error) { return d.describe(), nil },
+	handshake := descriptor.ServerConfig{
+		Describe: func(asker *descriptor.Segment) (*descriptor.Segment, error) { return d.describeTo(asker), nil },
 		Log:      d.log.Named("handshake"),
-	})
+	}
+	if d.rails != nil {
+		handshake.Connect = d.connect
+	}
+	d.handshake = descriptor.NewServer(handshake)
 	if d.data, err = d.newDataServer(); err != nil {
 		return err
 	}
-	d.peers = newPeers(store, &d.cfg)
+	d.peers = d.newPeers()
 	host, port, err := hostport.Parse(d.cfg.MasterAddress, 0)
 	if err != nil {
 		return err
@@ -231,6 +246,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.listeners.http != nil {
 		serve("http port", d.serveHTTP)
 	}
+	if d.rails != nil {
+		serve("rdma", d.rails.fabric.run)
+	}
 
 	var actors errgroup.Group
 	act := func(run func(context.Context)) {
@@ -240,6 +258,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	act(d.keepMounted)
 	act(d.remountWhenAsked)
 	act(d.fetchTasks)
+	if d.rails != nil {
+		act(d.followRails)
+	}
 	for range d.cfg.TaskWorkers {
 		act(d.workTasks)
 	}
@@ -248,6 +269,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	stays := errors.Is(context.Cause(active), ErrStay)
 	if !stays {
 		d.leave()
+	}
+	if !stays && d.rails.busy() {
+		// A device serves reads without a word to the processor: those that have begun get a moment to end.
+		sleep(context.WithoutCancel(ctx), limits.SegmentLingerMs*time.Millisecond)
 	}
 	stopServing()
 	return errors.Join(servers.Wait(), d.close(stays))
@@ -278,7 +303,7 @@ func (d *Daemon) close(stays bool) error {
 	d.control.close()
 	d.tasks.close()
 	d.peers.close()
-	err := d.store.Close()
+	err := errors.Join(d.store.Close(), d.rails.close())
 	if stays {
 		d.log.Info("leaving the segment for the next start", zap.String("arena", d.arena.Path()))
 		return errors.Join(err, d.arena.Close())

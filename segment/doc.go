@@ -2,7 +2,7 @@
 // peers read and write it, and the conversation with a master that keeps it in the pool.
 //
 // It owns the arena and its identity (client id, segment id, base, size, name, ports), the order of starting and leaving,
-// the heartbeat, and the execution of copy and move tasks. It refuses to know what lies in the arena: objects, keys and
+// the heartbeat, the execution of copy and move tasks, and what is made of the state of RDMA devices. It refuses to know what lies in the arena: objects, keys and
 // leases are the master's business.
 //
 // Invariants:
@@ -12,10 +12,14 @@
 //     the state that was sealed into it; anything else is refused, never mixed.
 //   - The announced base is drawn anew with every new segment, so an address of an earlier one is out of bounds here.
 //   - Pings wait for nothing but the master: metadata, remounts and copies have goroutines of their own.
+//   - A daemon told to speak RDMA does so or does not start. A peer is answered with the protocol that it speaks itself, and
+//     a descriptor's devices and keys are always of one moment.
+//   - Memory is registered while anything is announced, and unmapped only when it is no longer.
 //   - The daemon never gives up on a master. It ends when told to, or when a port of its own fails.
 //   - Run returns only after everything it started has ended, within a bound even when nobody answers.
 //
-// Lock order: link.mu, tasks.mu and health.mu are leaves and held together with nothing.
+// Lock order: Daemon.publishing, held while a metadata server is asked, by goroutines that wait for just that; rails.mu, under
+// which the fabric's figures are read and health.mu is taken. link.mu and health.mu are leaves.
 //
 //	cfg := segment.DefaultConfig()
 //	cfg.LocalHostname, cfg.SegmentBytes = "10.0.0.7", 8<<30

@@ -2,11 +2,20 @@ package segment
 
 import "sync"
 
-// health is what GET /health tells: whether the segment is in the pool and the master answers.
+// health is what GET /health tells: whether the segment is in the pool, the master answers, and peers can reach it.
 type health struct {
 	mu     sync.Mutex
 	inPool bool
 	away   bool
+	// railsUp of the railsAll RDMA devices carry traffic; both are 0 with tcp.
+	railsUp, railsAll int
+}
+
+// rails says how many of the RDMA devices carry traffic.
+func (h *health) rails(up, all int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.railsUp, h.railsAll = up, all
 }
 
 // mounted says that the master accepted the segment.
@@ -57,6 +66,10 @@ func (h *health) status() (word string, code int) {
 		return "master_unreachable", -900
 	case !h.inPool:
 		return "not_initialized", -1010
+	case h.railsAll > 0 && h.railsUp == 0:
+		return "rails_down", -800
+	case h.railsUp < h.railsAll:
+		return "degraded", 0
 	}
 	return "healthy", 0
 }

@@ -18,14 +18,31 @@ func (d *Daemon) keepMounted(ctx context.Context) {
 	}
 	tick := time.NewTicker(d.cfg.PingEvery)
 	defer tick.Stop()
+	silent := false
 	for {
-		d.ping(ctx)
+		if was := silent; d.silenced(time.Now()) != was {
+			silent = !was
+			d.tellSilence(silent)
+		}
+		if silent {
+			d.count.pingsWithheld.Add(1)
+		} else {
+			d.ping(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+func (d *Daemon) tellSilence(silent bool) {
+	if silent {
+		d.log.Warn("withholding pings until an RDMA device carries traffic, so that the master places nothing here (--rails_down=silent)")
+		return
+	}
+	d.log.Info("pinging again")
 }
 
 // mountFirst publishes and mounts until both have worked. A master that refuses is asked again like one that is away: a

@@ -13,8 +13,29 @@ import (
 	"mooncake/internal/limits"
 )
 
-// describe is the descriptor that peers get, from the handshake port or the metadata server.
+// describe is the descriptor in the metadata server, which is the same for everybody.
 func (d *Daemon) describe() *descriptor.Segment {
+	if d.rails != nil {
+		return d.describeRDMA()
+	}
+	return d.describeTCP()
+}
+
+// describeTo answers one asker on the handshake port with the protocol that it speaks itself: clients can use no other.
+// One that does not say speaks tcp, as all foreign tools do.
+func (d *Daemon) describeTo(asker *descriptor.Segment) *descriptor.Segment {
+	if d.rails != nil && asker.Protocol == descriptor.ProtocolRDMA {
+		return d.describeRDMA()
+	}
+	return d.describeTCP()
+}
+
+// connect answers a peer's queue pairs.
+func (d *Daemon) connect(request *descriptor.Connection) descriptor.Connection {
+	return d.rails.fabric.accept(d.published, request)
+}
+
+func (d *Daemon) describeTCP() *descriptor.Segment {
 	return &descriptor.Segment{
 		Buffers:         []descriptor.Buffer{{Addr: d.state.Base, Length: d.state.Size, Name: d.state.Name}},
 		Name:            d.published,
@@ -36,6 +57,9 @@ func (d *Daemon) publish(ctx context.Context) error {
 	if descriptor.IsP2P(d.store) {
 		return nil
 	}
+	// Two at once could leave the older descriptor behind. Only goroutines that wait for this very thing wait here.
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, limits.SegmentPublishMs*time.Millisecond)
 	defer cancel()
 	err := descriptor.Publish(ctx, d.store, d.describe(), d.location())

@@ -13,9 +13,11 @@ import (
 // counters are what the daemon itself counts; the ports count for themselves.
 type counters struct {
 	pings, pingsFailed       atomic.Uint64
+	pingsWithheld            atomic.Uint64
 	remounts, remountsFailed atomic.Uint64
 	tasksDone, tasksFailed   atomic.Uint64
 	taskBytes                atomic.Uint64
+	taskOverTCP              atomic.Uint64
 }
 
 // series is one line of /metrics.
@@ -53,11 +55,13 @@ var allSeries = []series{
 	{"handshakes_total", "counter", "Requests answered on the handshake port", func(s *snapshot) uint64 { return s.handshake }},
 	{"pings_total", "counter", "Pings that the master answered", func(s *snapshot) uint64 { return s.d.count.pings.Load() }},
 	{"pings_failed_total", "counter", "Pings without an answer", func(s *snapshot) uint64 { return s.d.count.pingsFailed.Load() }},
+	{"pings_withheld_total", "counter", "Pings not sent because no RDMA device carried traffic", func(s *snapshot) uint64 { return s.d.count.pingsWithheld.Load() }},
 	{"remounts_total", "counter", "Times the master asked for the segment again and took it", func(s *snapshot) uint64 { return s.d.count.remounts.Load() }},
 	{"remounts_failed_total", "counter", "Times the master asked for the segment again and it could not be given", func(s *snapshot) uint64 { return s.d.count.remountsFailed.Load() }},
 	{"tasks_total", "counter", "Copy and move tasks carried out", func(s *snapshot) uint64 { return s.d.count.tasksDone.Load() }},
 	{"tasks_failed_total", "counter", "Copy and move tasks that failed", func(s *snapshot) uint64 { return s.d.count.tasksFailed.Load() }},
 	{"task_bytes_total", "counter", "Bytes written to other segments by tasks", func(s *snapshot) uint64 { return s.d.count.taskBytes.Load() }},
+	{"task_writes_over_tcp_total", "counter", "Writes of tasks that failed over RDMA and were done over tcp", func(s *snapshot) uint64 { return s.d.count.taskOverTCP.Load() }},
 	{"tasks_queued", "gauge", "Tasks that wait for a worker", func(s *snapshot) uint64 { return uint64(len(s.d.taskQueue)) }},
 }
 
@@ -83,6 +87,9 @@ func (d *Daemon) metricsText() string {
 		b.WriteString(strconv.FormatUint(s.value(snap), 10))
 		b.WriteByte('\n')
 	}
+	if d.rails != nil {
+		writeRails(&b, d.rails.fabric.stats())
+	}
 	return b.String()
 }
 
@@ -102,5 +109,8 @@ func (d *Daemon) metricsSummary() string {
 	fmt.Fprintf(&b, "Remounts: %d done, %d failed\n", d.count.remounts.Load(), d.count.remountsFailed.Load())
 	fmt.Fprintf(&b, "Tasks: %d done, %d failed, %d waiting, %s written\n", d.count.tasksDone.Load(), d.count.tasksFailed.Load(),
 		len(d.taskQueue), units.FormatSize(d.count.taskBytes.Load()))
+	if d.rails != nil {
+		railsSummary(&b, d.rails.fabric.stats())
+	}
 	return b.String()
 }

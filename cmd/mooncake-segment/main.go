@@ -52,6 +52,11 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 		if err := cfg.Resolve(context.Background()); err != nil {
 			return fail(name, err)
 		}
+		table, err := cfg.CheckDevices()
+		fmt.Print(table)
+		if err != nil {
+			return fail(name, err)
+		}
 		fmt.Println(cfg.String())
 		return 0
 	}

@@ -103,115 +103,12 @@ const HandshakeReplyMs = 12000
 // HandshakePortDefault is the port of an endpoint that names none.
 const HandshakePortDefault = 12001
 
-// segment
+// HandshakeQPs bounds the queue pairs that one handshake connects. Published clients list 2 (MC_NUM_QP_PER_EP).
+const HandshakeQPs = 256
 
-// SegmentPortLow and SegmentPortHigh bound the ports a daemon chooses from: above the wheels' own ports (up to 17000),
-// below Linux's usual range for outgoing connections (from 32768).
-const (
-	SegmentPortLow  = 17001
-	SegmentPortHigh = 32767
-)
-
-// SegmentPortTries bounds the search for a free port; with a thousand daemons on a host the chance that so many random
-// picks are all taken is nil.
-const SegmentPortTries = 256
-
-// SegmentPortsFree is how many of the candidates the kernel's own range must leave, else that range is no rule but only
-// a warning: some images set it to 1024-65535.
-const SegmentPortsFree = 1000
-
-// SegmentsPerHost bounds the numbers tried for daemons without a name or port of their own.
-const SegmentsPerHost = 1024
-
-// SegmentLockTries bounds the race between a starting and a leaving daemon of one arena: each try is lost to another
-// daemon that removed its file in just that moment.
-const SegmentLockTries = 64
-
-// SegmentFileNameBytes leaves room in a file name (255 bytes) for prefix, number and suffix.
-const SegmentFileNameBytes = 180
-
-// SegmentNameBytes bounds a segment's name: it is part of keys and of every replica descriptor.
-const SegmentNameBytes = 255
-
-// SegmentStateBytes is the largest state file: what fits the seal page behind the arena, head excluded.
-const SegmentStateBytes = 4096 - 16
-
-// SegmentDefaultBytes is offered when no size is given: Miles' own default.
-const SegmentDefaultBytes = 8 << 30
-
-// SegmentBytesMax is the largest segment: masters of all releases refuse more than 1 TiB.
-const SegmentBytesMax = 1 << 40
-
-// SegmentBaseLow and SegmentBaseHigh bound the announced base: far above any small number that could be a mistake, and
-// inside the 47 bits of user addresses, so that an rdma region may carry it as its virtual address.
-const (
-	SegmentBaseLow  = 1 << 44
-	SegmentBaseHigh = 1 << 46
-)
-
-// SegmentPrefaultWorkers and SegmentPrefaultBytes: a few threads fill the memory bus, and pieces of 64 MiB keep each
-// system call under some 50 ms.
-const (
-	SegmentPrefaultWorkers = 4
-	SegmentPrefaultBytes   = 64 << 20
-)
-
-// SegmentResolveMs bounds the look-up of the own name at start.
-const SegmentResolveMs = 5000
-
-// SegmentDialMs and SegmentCallMs bound one attempt to reach the master and one call: a ping that takes longer than
-// this is lost anyway, and three of them fit into the ten seconds after which a master gives a client up.
-const (
-	SegmentDialMs = 3000
-	SegmentCallMs = 3000
-)
-
-// SegmentBackoffMinMs and SegmentBackoffMaxMs bound the pause between attempts to reach a master that is away: quick
-// enough to come back within its patience, slow enough that a thousand daemons do not hinder its start.
-const (
-	SegmentBackoffMinMs = 100
-	SegmentBackoffMaxMs = 2000
-)
-
-// SegmentLeaveMs bounds each step of leaving (unmount, metadata keys) when nobody answers.
-const SegmentLeaveMs = 2000
-
-// SegmentPublishMs bounds one publication of the metadata keys.
-const SegmentPublishMs = 5000
-
-// SegmentFetchBatch is how many tasks are asked for at a time, as the published clients do.
-const SegmentFetchBatch = 16
-
-// SegmentTaskWorkers copies run at once: enough to keep a link busy, few enough that they do not crowd out readers.
-// SegmentTaskWorkersMax bounds the flag.
-const (
-	SegmentTaskWorkers    = 4
-	SegmentTaskWorkersMax = 64
-)
-
-// SegmentTaskQueue is how many fetched tasks wait for a worker; no more are fetched than fit.
-const SegmentTaskQueue = 64
-
-// SegmentTaskPayloadBytes and SegmentTaskTargets bound a task's text and its targets: far above what a master sends,
-// which lists segment names of one object's replicas.
-const (
-	SegmentTaskPayloadBytes = 1 << 20
-	SegmentTaskTargets      = 1024
-)
-
-// SegmentReportTries is how often the end of a task is told when the master does not answer.
-const SegmentReportTries = 3
-
-// SegmentTaskMs bounds one task from start to end. A master gives a task up after 300 s.
-const SegmentTaskMs = 240_000
-
-// SegmentHTTPConns, SegmentHTTPHeaderBytes and SegmentHTTPMs bound the daemon's HTTP port: probes and scrapers, small
-// requests, no bodies.
-const (
-	SegmentHTTPConns       = 256
-	SegmentHTTPHeaderBytes = 16 << 10
-	SegmentHTTPMs          = 10_000
-)
+// HandshakeNICPathBytes bounds a nic path: a server's name (SegmentNameBytes, or a host name of 253 and a port) and a
+// device's name, which the kernel bounds to 63.
+const HandshakeNICPathBytes = 512
 
 // master: its HTTP ports and its tick.
 const (
@@ -541,4 +438,105 @@ const (
 	RevokesLookedAt = 32
 	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
 	RevokeWindowMs = 5_000
+)
+
+// rdma: what is read of the host before anything is published.
+const (
+	// RDMASysfsFileBytes is the largest file of sysfs that is read: the kernel gives an attribute one page. Longer content
+	// is no attribute and makes what it describes unusable.
+	RDMASysfsFileBytes = 4096
+	// RDMAProcFileBytes is the largest file of procfs and cgroupfs that is read. The longest are the cgroups of a process,
+	// a dozen lines, and meminfo with 60.
+	RDMAProcFileBytes = 64 << 10
+	// RDMADevices bounds the devices of a host: eight adapters with all their 127 virtual functions.
+	RDMADevices = 1024
+	// RDMAPorts bounds the ports of a device. Adapters have one or two; only switches have more.
+	RDMAPorts = 64
+	// RDMAGIDs bounds the GID table of a port: soft RoCE has 1,024 entries, hardware some 256.
+	RDMAGIDs = 4096
+	// RDMAGIDGap is how many empty entries end the search for filled ones. The kernel fills the first free entry, so more
+	// than these in front of a filled one means that as many addresses came and went; reading soft RoCE's whole table of
+	// one page per entry takes seconds on an emulated machine.
+	RDMAGIDGap = 128
+	// RDMAPKeys bounds the partition table of a port: 128 entries are common.
+	RDMAPKeys = 1024
+	// RDMANodes bounds the NUMA nodes; it is the kernel's own bound.
+	RDMANodes = 1024
+	// RDMANamesPinned bounds the devices that can be named: each costs a registration of the whole segment and 1,000
+	// bytes of descriptor, and hosts with more than 32 rails do not exist.
+	RDMANamesPinned = 32
+	// RDMAReasonsNamed is how many refused ports an error names; the table has them all.
+	RDMAReasonsNamed = 8
+	// RDMAPagesAsked is how many pages of a segment are asked for their NUMA node and for being there: an even sample that
+	// is off by some 3 % at most, in well under a millisecond, whatever the size.
+	RDMAPagesAsked = 1024
+	// RDMACgroupLevels bounds the cgroups above a process that are asked for their limit.
+	RDMACgroupLevels = 64
+)
+
+// rdma
+const (
+	// RDMAMTUBytes is the largest path MTU that exists. Both ends of a connection take it, or what their port has.
+	RDMAMTUBytes = 4096
+	// RDMARails bounds the devices of one process: the largest hosts have ten.
+	RDMARails = 16
+	// RDMAQPsPerPeer bounds the queue pairs of one peer process. It opens two (MC_NUM_QP_PER_EP) for each of its devices
+	// towards each of ours: 8 * 8 * 2 on the largest hosts, and twice that for those who raised it.
+	RDMAQPsPerPeer = 256
+	// RDMAQPs bounds the queue pairs of all peers: a thousand processes with eight each, and well below what devices have.
+	RDMAQPs = 16384
+	// RDMAGIDSearch is how many places of a port's GID table are searched for an address that has moved. The kernel takes the
+	// first free one.
+	RDMAGIDSearch = 256
+	// RDMARetries is how often a packet is sent again; software RoCE takes the next number, 7, to mean for ever.
+	RDMARetries = 6
+	// RDMATimeout waits 4.096 us * 2^17 = 0.5 s for an answer before a packet is sent again. Work of ours is probes and
+	// copies in the background: better to be late by some seconds than to take a stalled host for a dead one.
+	RDMATimeout = 17
+	// RDMATimeoutMax is the largest exponent; it is a field of five bits.
+	RDMATimeoutMax = 31
+	// RDMAReadsAtOnce is how many READs a queue pair has under way; published clients ask for as many.
+	RDMAReadsAtOnce = 16
+	// RDMACompletions is the length of a device's completion queue. Requests that may be posted at once stay below it:
+	// RDMAProbesAtOnce and RDMACopiesPerDevice, and there is room for those of queue pairs that were destroyed.
+	RDMACompletions = 4096
+	// RDMAProbeMs is how often a peer is asked whether it is there: a vanished one holds its queue pairs that much longer.
+	RDMAProbeMs = 5_000
+	// RDMAProbesAtOnce bounds the probes under way on all devices.
+	RDMAProbesAtOnce = 1024
+	// RDMAPartBytes is how much memory is registered at a time: little enough for progress to be seen and for several to
+	// be pinned at once, and few enough parts for a descriptor.
+	RDMAPartBytes = 16 << 30
+	// RDMAPartBytesMin is the smallest part, and what parts are multiples of: a huge page.
+	RDMAPartBytesMin = 2 << 20
+	// RDMAPartOverlapBytes is how far a part reaches into the next. Peers look for one part that holds a whole request of
+	// theirs, 64 KiB unless MC_SLICE_SIZE says more; with the overlap there is one wherever it begins.
+	RDMAPartOverlapBytes = 2 << 20
+	// RDMARoutes bounds the connections that copies hold open. A copy goes from one process to one other; the master has few
+	// under way at a time.
+	RDMARoutes = 1024
+	// RDMARouteIdleMs is how long a connection that no copy uses stays open: a peer holds queue pairs for it.
+	RDMARouteIdleMs = 60_000
+	// RDMARoutePauseMs is how long a path that failed is not tried again; published clients wait as long.
+	RDMARoutePauseMs = 30_000
+	// RDMALanes is the queue pairs of a connection that we open: the default of published clients (MC_NUM_QP_PER_EP), who
+	// refuse any other number than their own.
+	RDMALanes = 2
+	// RDMAWorkPerLane is the length of a queue pair's send queue.
+	RDMAWorkPerLane = 64
+	// RDMACopiesAtOnce bounds the requests of one copy that are under way: 32 of 64 KiB already fill a 100 Gb/s link over a
+	// round trip of 0.1 ms.
+	RDMACopiesAtOnce = 32
+	// RDMACopiesPerDevice bounds the requests that all copies have under way on one device.
+	RDMACopiesPerDevice = 2048
+	// RDMASliceBytesMin and RDMASliceBytesMax bound one request of a copy: below, the overhead shows; above, a repetition
+	// costs too much, and a bounce buffer too.
+	RDMASliceBytesMin = 64 << 10
+	RDMASliceBytesMax = 1 << 20
+	// RDMABounceSlots is how many requests may be under way, in all copies, whose memory is not registered.
+	RDMABounceSlots = 32
+	// RDMACopyTries is how many paths may fail one copy before another transport is better.
+	RDMACopyTries = 4
+	// RDMARegisterWorkers is how many parts are pinned at once. Pinning is work of the kernel on one core each.
+	RDMARegisterWorkers = 8
 )

@@ -1,7 +1,7 @@
 // Command prepare names, and then installs, what the tests or the demo need on a machine with Go and Python only.
 //
 //	go run ./interop/prepare demo   the wheel 0.3.13 and the libraries it links
-//	go run ./interop/prepare test   three wheels, etcd, a C compiler for the race detector, staticcheck and gofumpt
+//	go run ./interop/prepare test   three wheels, etcd, a C compiler, libibverbs, QEMU and a kernel for it, staticcheck, gofumpt
 //
 // Everything comes from Debian's archive, the Python package index and the Go module proxy; what is there already is left
 // alone. -n only names.
@@ -61,7 +61,12 @@ func prepare(ctx context.Context, out io.Writer, what string, onlyName bool) err
 	}
 	bin := filepath.Join(cache, "bin")
 	needs, releases, tools = interop.Missing(needs), absentWheels(releases), absentTools(bin, tools)
-	name(out, cache, needs, releases, tools)
+	machine, err := interop.GuestMachine(out)
+	if err != nil {
+		return err
+	}
+	wantKernel := what == "test" && !machine.Ready()
+	name(out, cache, needs, releases, tools, wantKernel)
 	if onlyName {
 		return nil
 	}
@@ -75,6 +80,11 @@ func prepare(ctx context.Context, out io.Writer, what string, onlyName bool) err
 			return fmt.Errorf("go install %s@%s: %w: %s", t.pkg, t.version, err, text)
 		}
 	}
+	if wantKernel {
+		if err := machine.Prepare(ctx); err != nil {
+			return err
+		}
+	}
 	for _, r := range releases {
 		if _, err := interop.PrepareEnvironment(ctx, out, r); err != nil {
 			return err
@@ -84,14 +94,17 @@ func prepare(ctx context.Context, out io.Writer, what string, onlyName bool) err
 }
 
 // name says what will be installed, before anything is.
-func name(out io.Writer, cache string, needs []interop.Need, releases []interop.Release, tools []goTool) {
-	if len(needs)+len(releases)+len(tools) == 0 {
+func name(out io.Writer, cache string, needs []interop.Need, releases []interop.Release, tools []goTool, kernel bool) {
+	if len(needs)+len(releases)+len(tools) == 0 && !kernel {
 		fmt.Fprintf(out, "Nothing to install: everything needed is there (cache: %s).\n", cache)
 		return
 	}
 	fmt.Fprintln(out, "Will be installed now:")
 	for _, n := range needs {
 		fmt.Fprintf(out, "  Debian package %-18s %s\n", n.Package, n.Why)
+	}
+	if kernel {
+		fmt.Fprintf(out, "  Debian kernel  %-18s for an emulated machine: unpacked into %s, not installed\n", "linux-image-amd64", cache)
 	}
 	for _, t := range tools {
 		fmt.Fprintf(out, "  Go tool        %-18s %s, into %s\n", t.name, t.version, filepath.Join(cache, "bin"))

@@ -8,6 +8,7 @@ The process ends in good order when its input ends.
 
 import base64
 import ctypes
+import importlib
 import importlib.metadata
 import json
 import os
@@ -18,10 +19,7 @@ import threading
 import time
 import traceback
 
-import numpy as np
-
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import rollout  # noqa: E402
 
 # The native library may print: the answers go through a private copy of stdout, everything else to stderr.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
@@ -38,8 +36,22 @@ def op(function):
     return function
 
 
+class Later:
+    """A module that is imported when it is first used: in an emulated machine numpy alone takes seconds."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getattr__(self, what):
+        return getattr(importlib.import_module(self.name), what)
+
+
+np = Later("numpy")
+rollout = Later("rollout")
+
+
 def blob(size, seed):
-    return np.random.Generator(np.random.PCG64(seed)).bytes(size)
+    return random.Random(seed * 1_000_003 + size).randbytes(size)
 
 
 def key_of(k):
@@ -93,12 +105,20 @@ def version(r):
 
 
 @op
+def load(r):
+    """What the first setup would do first."""
+    import mooncake.store  # noqa: F401
+
+    return True
+
+
+@op
 def setup(r):
     from mooncake.store import MooncakeDistributedStore
 
     st = MooncakeDistributedStore()
     if r.get("positional"):
-        rc = st.setup(r["host"], r["metadata"], r["segment"], r["buffer"], r["protocol"], "", r["master"])
+        rc = st.setup(r["host"], r["metadata"], r["segment"], r["buffer"], r["protocol"], r["devices"], r["master"])
     else:
         rc = st.setup(
             {
@@ -107,7 +127,7 @@ def setup(r):
                 "global_segment_size": r["segment"],
                 "local_buffer_size": r["buffer"],
                 "protocol": r["protocol"],
-                "rdma_devices": "",
+                "rdma_devices": r["devices"],
                 "master_server_addr": r["master"],
             }
         )
@@ -395,6 +415,23 @@ def bundle_die(r):
     STORES[r["store"]] = BeforeWrite(st, r["after"], lambda: os.kill(os.getpid(), signal.SIGKILL))
     bundle_put(r)
     return "survived"
+
+
+@op
+def rounds(r):
+    """Comes and goes: a store of its own for each round, which writes and reads one object."""
+    bad = []
+    for n in range(r["rounds"]):
+        mine = {**r, "store": f"round {n}", "key": f"{r['prefix']}{n}"}
+        rc = setup(mine)["rc"]
+        if rc == 0:
+            rc = put(mine)
+            got = get(mine)
+            STORES.pop(mine["store"]).close()
+            if rc == 0 and got["same"]:
+                continue
+        bad.append(f"round {n}: {rc}")
+    return bad
 
 
 @op

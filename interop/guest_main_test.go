@@ -1,0 +1,164 @@
+//go:build rdmavm
+
+package interop
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// This build of the tests runs inside an emulated machine. Everything they start was made outside, before the boot.
+
+var (
+	binaries = flag.String("binaries", "", "folder with our daemons")
+	shim     = flag.String("shim", "", "library that makes rxe report dead peers, preloaded where somebody is killed")
+)
+
+// slowness multiplies the time steps may take: emulated processors are that much slower, and stall.
+const slowness = 5
+
+// kind is what a client process of the crowd is like.
+type kind string
+
+const (
+	plain   kind = "plain"   // the wheel as it is
+	second  kind = "second"  // the same once more, for tests that want two processes
+	patient kind = "patient" // with the shim, for tests in which somebody dies
+)
+
+// crowd are client processes that the tests share: to start one takes seconds in here. Each is started when first asked for.
+type crowd struct {
+	rig     *Rig
+	members map[member]*Client
+}
+
+type member struct {
+	kind    kind
+	release Release
+}
+
+var guests crowd
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	built.dir = *binaries
+	rig, err := NewRig(os.TempDir())
+	if err == nil {
+		rig.Slow = slowness
+		guests = crowd{rig: rig, members: map[member]*Client{}}
+		if code := m.Run(); code != 0 {
+			err = errors.New("tests failed")
+		}
+		err = errors.Join(err, rig.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		os.Exit(1)
+	}
+}
+
+// client is the process of this kind and release.
+func (c *crowd) client(t *testing.T, k kind, r Release) *Client {
+	t.Helper()
+	c.ready(t, k, r)
+	return c.members[member{k, r}]
+}
+
+// ready starts those of the releases that do not run, together.
+func (c *crowd) ready(t *testing.T, k kind, releases ...Release) {
+	t.Helper()
+	began := time.Now()
+	var mu sync.Mutex
+	var starting sync.WaitGroup
+	started := 0
+	for _, r := range releases {
+		who := member{k, r}
+		if have := c.members[who]; have != nil && !have.proc.exited() {
+			continue
+		}
+		var env []string
+		if k == patient {
+			env = []string{"LD_PRELOAD=" + *shim}
+		}
+		started++
+		starting.Go(func() {
+			client, err := c.rig.StartClient(r, env...)
+			if err == nil {
+				err = client.Do("load", nil, nil)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if c.members[who] = client; err != nil {
+				t.Errorf("%s client %v: %v", k, r, err)
+			}
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	if started > 0 {
+		t.Logf("%d %s clients started in %v", started, k, time.Since(began).Round(time.Second))
+	}
+}
+
+// rdmaStore sets up a store of this test in a shared client, to be closed with the test.
+func rdmaStore(t *testing.T, c *Client, o StoreOptions) *Store {
+	t.Helper()
+	if o.Name == "" {
+		o.Name = t.Name()
+	}
+	if o.Protocol == "" {
+		o.Protocol = "rdma"
+	}
+	if o.Devices == "" && o.Protocol == "rdma" {
+		o.Devices = "rxe1"
+	}
+	if o.BufferBytes == 0 {
+		o.BufferBytes = 40 * mib
+	}
+	s := setup(t, c, o)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("client %v ends with:\n%s", c.Release, lastLines([]byte(c.Log()), 25))
+		}
+		if err := s.Close(); err != nil && !c.proc.exited() {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// rdmaSegment starts our segment daemon on a device.
+func rdmaSegment(t *testing.T, r *Rig, m *Master, n int, o SegmentOptions) *Segment {
+	t.Helper()
+	o.Protocol = "rdma"
+	if o.Devices == "" {
+		o.Devices = "rxe0"
+	}
+	if o.SizeBytes == 0 {
+		o.SizeBytes = 128 * mib
+	}
+	return startSegment(t, r, m, n, o)
+}
+
+// addressFor is where a client of this release finds the master.
+func (m *Master) addressFor(r Release) string {
+	if r == R12 {
+		return m.RPCv12
+	}
+	return m.RPC
+}
+
+// perRelease runs a step for each release.
+func perRelease(t *testing.T, step func(t *testing.T, r Release)) {
+	t.Helper()
+	for _, r := range Releases {
+		t.Run(r.String(), func(t *testing.T) { step(t, r) })
+	}
+}

@@ -1,0 +1,125 @@
+//go:build rdmavm
+
+package interop
+
+import (
+	"fmt"
+	"testing"
+)
+
+// rdmaSizes meet every way a wheel cuts an object: slices of 64 KiB, whose last one may be a quarter longer.
+var rdmaSizes = []int64{1, 100, 4096, 65536, 81920, 81921, 1 << 20, 5_000_001, 16 << 20}
+
+func rdmaItems(prefix string, sizes ...int64) []Item {
+	return itemsOf(prefix, len(sizes), func(i int) int64 { return sizes[i] })
+}
+
+func putAll(t *testing.T, s *Store, items []Item) {
+	t.Helper()
+	for _, i := range items {
+		put(t, s, i, nil)
+	}
+}
+
+func getAll(t *testing.T, s *Store, items []Item) {
+	t.Helper()
+	for _, i := range items {
+		get(t, s, i)
+	}
+}
+
+// TestGuestObjects puts and gets objects of all sizes over RDMA in every release; then each reads what the others wrote, and
+// clients of TCP share the segment.
+func TestGuestObjects(t *testing.T) {
+	r := newRig(t)
+	m := startMaster(t, r, MasterOptions{V12Port: true})
+	rdmaSegment(t, r, m, 1, SegmentOptions{})
+	guests.ready(t, plain, Releases...)
+	stores := map[Release]*Store{}
+	for _, release := range Releases {
+		stores[release] = rdmaStore(t, guests.client(t, plain, release), StoreOptions{Master: m.addressFor(release)})
+	}
+	all := map[Release][]Item{}
+	perRelease(t, func(t *testing.T, release Release) {
+		all[release] = rdmaItems(fmt.Sprintf("%v/", release), rdmaSizes...)
+		putAll(t, stores[release], all[release])
+		getAll(t, stores[release], all[release])
+	})
+	t.Run("others", func(t *testing.T) {
+		for _, reader := range Releases {
+			for _, writer := range Releases {
+				get(t, stores[reader], all[writer][4])
+				get(t, stores[reader], all[writer][6])
+			}
+		}
+	})
+	t.Run("batches", func(t *testing.T) {
+		items := itemsOf("batch/", 8, func(i int) int64 { return int64(100_000*i + 1) })
+		codes, _, err := stores[R13].PutFrom(items, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, code := range codes {
+			if code != codeOK {
+				t.Errorf("object %d: code %d", n, code)
+			}
+		}
+		got, _, err := stores[R14].GetInto(items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, g := range got {
+			if !g.Same || g.Size != items[n].Size {
+				t.Errorf("object %d: %+v", n, g)
+			}
+		}
+	})
+	t.Run("tcp beside", func(t *testing.T) { testTCPBeside(t, m, stores, all) })
+}
+
+// testTCPBeside lets a client of each release read and write the same segment over TCP.
+func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[Release][]Item) {
+	perRelease(t, func(t *testing.T, release Release) {
+		tcp := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: m.addressFor(release), Protocol: "tcp"})
+		for _, writer := range Releases {
+			get(t, tcp, all[writer][1])
+			get(t, tcp, all[writer][6])
+		}
+		mine := rdmaItems(fmt.Sprintf("tcp %v/", release), 1, 81921, 3<<20)
+		putAll(t, tcp, mine)
+		getAll(t, stores[release], mine)
+	})
+}
+
+// TestGuestTwoDevices gives the daemon two devices, and clients one or two.
+func TestGuestTwoDevices(t *testing.T) {
+	r := newRig(t)
+	m := startMaster(t, r, MasterOptions{V12Port: true})
+	rdmaSegment(t, r, m, 1, SegmentOptions{Devices: "rxe0,rxe1"})
+	var before []Item
+	perRelease(t, func(t *testing.T, release Release) {
+		for _, devices := range []string{"rxe0,rxe1", "rxe0"} {
+			s := rdmaStore(t, guests.client(t, plain, release), StoreOptions{
+				Name: t.Name() + devices, Master: m.addressFor(release), Devices: devices,
+			})
+			mine := rdmaItems(fmt.Sprintf("%v %s/", release, devices), 1, 65536, 4<<20)
+			putAll(t, s, mine)
+			getAll(t, s, mine)
+			getAll(t, s, before)
+			before = mine
+		}
+	})
+}
+
+// TestGuestMetadataHTTP looks up the daemon's descriptor in the master's metadata store.
+func TestGuestMetadataHTTP(t *testing.T) {
+	r := newRig(t)
+	m := startMaster(t, r, MasterOptions{V12Port: true, HTTPMetadata: true})
+	rdmaSegment(t, r, m, 1, SegmentOptions{Metadata: m.MetadataURL})
+	perRelease(t, func(t *testing.T, release Release) {
+		s := rdmaStore(t, guests.client(t, plain, release), StoreOptions{Master: m.addressFor(release), Metadata: m.MetadataURL})
+		mine := rdmaItems(fmt.Sprintf("%v/", release), 1, 81921, 2<<20)
+		putAll(t, s, mine)
+		getAll(t, s, mine)
+	})
+}
