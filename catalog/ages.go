@@ -24,8 +24,9 @@ type ages struct {
 	count   int
 }
 
+// bucketOf gives the bucket of a time. Beyond TimeMax there is one for all, below the number that stands for none.
 func bucketOf(at int64) uint32 {
-	return uint32(min(max(at/limits.AgeBucketMs, 0), 1<<32-1))
+	return uint32(min(max(at/limits.AgeBucketMs, 0), int64(wall)-1))
 }
 
 // find returns the place of the bucket with the key, or where it belongs. Most are asked for near the end.

@@ -93,3 +93,48 @@ func TestAges(t *testing.T) {
 		}
 	})
 }
+
+// TestTimesBeyondTheLast has a clock that shows more than the ages can tell apart. Then they give no order any more, but what
+// is leased stays and is not in the way, and a sweep comes to its end.
+func TestTimesBeyondTheLast(t *testing.T) {
+	for _, now := range []Time{TimeMax - 1000, TimeMax, TimeMax + 1, 1_796_000_000_000, 1 << 55} {
+		cfg := testConfig()
+		cfg.HighWatermark, cfg.EvictionRatio = 0.5, 0.1
+		c := newTest(t, cfg)
+		store := func(key, segment string, size uint64) {
+			t.Helper()
+			if _, err := c.PutStart(now, bob, key, size, &PutOptions{Replicas: 1, Preferred: []string{segment}}, nil); err != nil {
+				t.Fatalf("at %d: put of %s: %v", now, key, err)
+			}
+			wantErr(t, "end", c.PutEnd(now, bob, key, 0, false, ReplicaTypeAll), 0)
+		}
+		silent, kept := segmentNo(1, 1000), segmentNo(2, 1000)
+		silent.Name, silent.Endpoint, kept.Name = "silent", "elsewhere:1", "kept"
+		wantErr(t, "mount", c.MountSegment(now, alice, silent), 0)
+		store("hidden", "silent", 100)
+		store("too", "silent", 100)
+		for range 13 {
+			c.Sweep(now)
+			now += 1000
+		}
+		wantErr(t, "mount", c.MountSegment(now, bob, kept), 0)
+		for _, key := range []string{"leased", "free", "late"} {
+			store(key, "kept", 300)
+		}
+		for _, key := range []string{"leased", "late"} {
+			if _, _, err := c.Get(now, key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store("new", "kept", 300)
+		if c.Exist(now, "free") || !c.Exist(now, "leased") || !c.Exist(now, "late") {
+			t.Errorf("at %d the wrong object went", now)
+		}
+		c.Exist(now, "new")
+		c.Sweep(now)
+		c.Sweep(now + 100)
+		if st := c.Stats(); st.AllocatedBytes != 1100 {
+			t.Errorf("at %d: %+v", now, st)
+		}
+	}
+}

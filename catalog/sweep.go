@@ -177,7 +177,7 @@ func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 			// It gives no room that counts. Its client may come back, so it is looked at again a little later.
 			c.aside = max(c.aside, now+limits.AsideMs)
 			list.cut(c.s, n)
-			list.add(c.s, n, bucketOf(int64(now)+limits.AsideMs))
+			list.add(c.s, n, max(bucketOf(int64(now)+limits.AsideMs), w.last+1)) // in any case where this walk does not come
 			continue
 		}
 		from := len(c.placer.victims)

@@ -3,6 +3,8 @@ package catalog
 import (
 	"fmt"
 	"math"
+
+	"mooncake/internal/limits"
 )
 
 // A UUID names a client or a segment.
@@ -11,8 +13,12 @@ type UUID struct{ Hi, Lo uint64 }
 // String prints the two halves in decimal, as the published clients do.
 func (u UUID) String() string { return fmt.Sprintf("%d-%d", u.Hi, u.Lo) }
 
-// Time is milliseconds on the caller's clock. It never goes back.
+// Time is milliseconds on the caller's clock. It never goes back. It is more than 0 and at most TimeMax, so the clock
+// starts at a moment of our days.
 type Time int64
+
+// TimeMax is the last Time by which the eviction can order what it finds; 17 years on the clock.
+const TimeMax Time = (1<<32-2)*limits.AgeBucketMs - 1
 
 // Never is later than every other Time.
 const Never Time = math.MaxInt64

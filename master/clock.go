@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"mooncake/catalog"
+	"mooncake/internal/limits"
 )
 
-// Clock counts milliseconds from a wall-clock start on the monotonic clock: a change of the machine's time moves no
-// lease and expires nobody.
+// Clock counts milliseconds since limits.ClockEpochMs, from a wall-clock start on the monotonic clock: a change of the
+// machine's time moves no lease and expires nobody.
 type Clock struct {
 	start  time.Time
 	baseMs int64
@@ -16,7 +17,11 @@ type Clock struct {
 // NewClock starts a clock at the present wall time.
 func NewClock() *Clock {
 	now := time.Now()
-	return &Clock{start: now, baseMs: now.UnixMilli()}
+	return newClock(now, now)
+}
+
+func newClock(wall, start time.Time) *Clock {
+	return &Clock{start: start, baseMs: max(wall.UnixMilli()-limits.ClockEpochMs, 1)}
 }
 
 // Now reads the clock.
