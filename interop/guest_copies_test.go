@@ -8,8 +8,11 @@ import "testing"
 // copies are read when the originals are gone.
 func TestGuestCopies(t *testing.T) {
 	releases := []Release{R13}
-	if *soak {
+	switch {
+	case *soak:
 		releases = []Release{R13, R14}
+	case *only != 0:
+		releases = Releases
 	}
 	for _, release := range releases {
 		t.Run(release.String(), func(t *testing.T) { testCopies(t, release) })

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // faultLimit is how long something broken may take to be noticed, or something mended to be used, before slowness.
@@ -78,9 +80,9 @@ func TestGuestDaemonKilled(t *testing.T) {
 		putAll(t, stores[release], items[release])
 		getAll(t, stores[release], items[release])
 	}
-	before := segments(t, m, 1)[0]
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGUSR1} {
-		t.Run(sig.String(), func(t *testing.T) {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			before := segments(t, m, 1)[0]
 			if err := daemon.Signal(sig); err != nil {
 				t.Fatal(err)
 			}

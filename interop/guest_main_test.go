@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 var (
 	binaries = flag.String("binaries", "", "folder with our daemons")
+	only     = flag.Int("only", 0, "run everything with this one release, for trying things")
 	shim     = flag.String("shim", "", "library that makes rxe report dead peers, preloaded where somebody is killed")
 )
 
@@ -47,6 +49,9 @@ var guests crowd
 func TestMain(m *testing.M) {
 	flag.Parse()
 	built.dir = *binaries
+	if *only != 0 {
+		Releases = []Release{Release(*only)}
+	}
 	rig, err := NewRig(os.TempDir())
 	if err == nil {
 		rig.Slow = slowness
@@ -65,6 +70,9 @@ func TestMain(m *testing.M) {
 // client is the process of this kind and release.
 func (c *crowd) client(t *testing.T, k kind, r Release) *Client {
 	t.Helper()
+	if !slices.Contains(Releases, r) {
+		r = Releases[0]
+	}
 	c.ready(t, k, r)
 	return c.members[member{k, r}]
 }

@@ -1,3 +1,5 @@
+//go:build !rdmavm
+
 package interop
 
 import (

@@ -19,6 +19,29 @@
 //	log.Info(choice.Table()) // also after an error
 //	rails := choice.Chosen()
 //
+// A [Fabric] is what a process has on the chosen devices. Memory is registered under addresses that need not be its own
+// ([Fabric.Register]), peers connect their queue pairs to as many of ours ([Fabric.Accept]) and from then on read and write
+// by themselves, and copies of our own go the other way ([Fabric.Read], [Fabric.Write]). libibverbs is behind the interface
+// layer, in the files verbs*.go, with a model of it in the tests; all that decides is above. Its invariants:
+//
+//   - a handle of the library is closed once, after everything that was made with it, and used by nobody afterwards;
+//   - when a queue pair is retired no device touches memory for it any more, and all its requests have been told their end;
+//   - a peer's queue pairs are counted before they are made and until they are destroyed, and never exceed the limits;
+//   - a peer that repeats a handshake gets queue pairs that nothing went over, old or new;
+//   - a peer that does not answer an empty write is gone: it would not say so, and its queue pairs would stay for ever;
+//   - Read and Write return only when no device touches the caller's memory; what fails goes over another path, then fails
+//     with [ErrUnreachable];
+//   - a device that is lost is given back completely, and the others go on.
+//
+// Locks, outer before inner: peer.mu, Fabric.mu; peer.mu, rail.mu; rail.looking, rail.use, rail.mu; route.closing, rail.mu;
+// Region.mu, rail.mu. routeTable.mu is taken alone. None is held while a peer is asked.
+//
+//	fabric, err := rdma.OpenFabric(rdma.Config{Rails: rails})
+//	region, err := fabric.Register(ctx, arena, base, nil)
+//	go fabric.Run(ctx) // as one of the daemon's actors
+//	devices, buffers := region.Publish() // again whenever fabric.Changed() yields
+//	answer := fabric.Accept(self, request)
+//
 // The package knows nothing of segments, masters or the metadata they are published in, beyond the types of package
 // descriptor.
 package rdma

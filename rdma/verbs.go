@@ -22,6 +22,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Available reports whether this build can speak verbs.
@@ -36,6 +38,7 @@ type verbsLayer struct{}
 // completion queue.
 type device struct {
 	name    string
+	entry   string // of sysfs for the library's device file, empty if there was none
 	ctx     *C.struct_ibv_context
 	pd      *C.struct_ibv_pd
 	channel *C.struct_ibv_comp_channel
@@ -71,6 +74,10 @@ func (verbsLayer) open(name string, completions int) (nic, error) {
 		}
 		if d.ctx, err = C.ibv_open_device(entry); d.ctx == nil {
 			return nil, d.verbFailed("ibv_open_device", 0, err)
+		}
+		d.entry = "/sys/class/infiniband_verbs/" + C.GoString(&entry.dev_name[0])
+		if _, err := os.Stat(d.entry); err != nil {
+			d.entry = ""
 		}
 		if err := d.furnish(completions); err != nil {
 			_ = d.close() // the first error is the one to tell
@@ -110,11 +117,10 @@ func (d *device) furnish(completions int) error {
 // pollable hands a duplicate of a descriptor to Go's poller. The library goes on to use and to close its own; that it does
 // not block is a property both share.
 func pollable(fd int, name string) (*os.File, error) {
-	own, err := syscall.Dup(fd)
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	syscall.CloseOnExec(own)
 	if err := syscall.SetNonblock(own, true); err != nil {
 		syscall.Close(own)
 		return nil, os.NewSyscallError("fcntl", err)
@@ -138,7 +144,14 @@ var portStates = map[C.enum_ibv_port_state]string{
 	C.IBV_PORT_ACTIVE: StateActive, C.IBV_PORT_ACTIVE_DEFER: "ACTIVE_DEFER",
 }
 
+// port fails for a device that is being removed. Some drivers tell those who have it open, others wait for them to close it
+// (software RoCE does) and go on to work meanwhile; then its entry in sysfs is gone.
 func (d *device) port(number int) (portInfo, error) {
+	if d.entry != "" {
+		if _, err := os.Stat(d.entry); errors.Is(err, os.ErrNotExist) {
+			return portInfo{}, &VerbError{Verb: "removal", Device: d.name, Errno: syscall.ENODEV}
+		}
+	}
 	var a C.struct_ibv_port_attr
 	if rc, err := C.query_port(d.ctx, C.uint8_t(number), &a); rc != 0 {
 		return portInfo{}, d.verbFailed("ibv_query_port", rc, err)

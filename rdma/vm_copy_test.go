@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"mooncake/descriptor"
 )
 
@@ -115,7 +117,7 @@ func TestVMDelete(t *testing.T) {
 	defer w.vanish()
 	w.connect(f, self, "rxe1", 2)
 	start := time.Now()
-	run(t, "rdma link delete rxe1")
+	run(t, "rdma link delete rxe1") // it waits until nobody has the device open
 	t.Logf("deleted after %v", time.Since(start))
 	eventually(t, "the device is gone", func() bool { return f.Stats().Devices[1].State == "GONE" })
 	eventually(t, "nothing is left of it", func() bool {
@@ -130,13 +132,13 @@ func TestVMDelete(t *testing.T) {
 
 // TestVMRounds connects and disconnects again and again; nothing is left.
 func TestVMRounds(t *testing.T) {
-	f := openVM(t, Config{Timeout: 14, ProbeEvery: 200 * time.Millisecond})
+	f := openVM(t, Config{Timeout: 14, ProbeEvery: 200 * time.Millisecond, Log: zap.NewNop()})
 	region, err := f.Register(t.Context(), mapped(t, 1<<20), base, nil)
 	must(t, err)
 	key := region.Describe()[0].RKey[0]
-	before := resources(t)
+	verbs, before := verbsOf(t), resources(t)
 	for round := range 200 {
-		w := newWheel(t, verbsOf(t), "rxe1", "192.168.99.2:"+string(rune('a'+round%20)))
+		w := newWheelOf(t, verbs, "rxe1", "192.168.99.2:"+string(rune('a'+round%20)), 4096)
 		w.connect(f, self, "rxe0", 2)
 		must(t, w.do(round%2, opWrite, 0, 100, base, key))
 		w.vanish()

@@ -39,7 +39,9 @@ func openVM(t *testing.T, cfg Config) *Fabric {
 	if cfg.Rails == nil {
 		cfg.Rails = rxe(t, "rxe0")
 	}
-	cfg.Log = zaptest.NewLogger(t)
+	if cfg.Log == nil {
+		cfg.Log = zaptest.NewLogger(t)
+	}
 	f, err := OpenFabric(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -27,9 +27,15 @@ type wheel struct {
 // newWheel opens a client on a device, with its first IPv4 address.
 func newWheel(t testing.TB, verbs layer, device, server string) *wheel {
 	t.Helper()
+	return newWheelOf(t, verbs, device, server, 4<<20)
+}
+
+// newWheelOf is newWheel with so much memory of its own.
+func newWheelOf(t testing.TB, verbs layer, device, server string, bytes int) *wheel {
+	t.Helper()
 	n, err := verbs.open(device, 64)
 	must(t, err)
-	w := &wheel{t: t, nic: n, name: descriptor.NICPath(server, device), mem: mapped(t, 4<<20)}
+	w := &wheel{t: t, nic: n, name: descriptor.NICPath(server, device), mem: mapped(t, bytes)}
 	for ; w.gid[10] != 0xff || w.gid[0] != 0; w.gids++ {
 		w.gid, err = n.gid(1, w.gids)
 		must(t, err)
