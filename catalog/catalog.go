@@ -65,6 +65,7 @@ func (c *Catalog) Apply(changes []Change) {
 	}
 	c.s.segments.settle()
 	c.s.tidy(limits.CatalogSliceItems)
+	c.s.reaccount(limits.CatalogSliceItems)
 }
 
 // begin starts the writing down of a decision.

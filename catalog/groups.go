@@ -46,6 +46,7 @@ func (s *state) join(n name, text string, group bool) {
 	if u.head != 0 {
 		s.record(u.head).unitPrev = n
 	}
+	s.admit(un, n)
 	u.head = n
 	u.members++
 	u.lastTouch = max(u.lastTouch, r.time)
@@ -82,6 +83,10 @@ func (s *state) leave(n name) {
 	if r.marks&markPublished != 0 {
 		u.manifests--
 	}
+	if r.share != u.share {
+		u.strangers--
+	}
+	s.rehome(r.unit)
 	if s.settleUnit(r.unit); u.members == 0 {
 		hash := maphash.String(s.seed, u.name())
 		s.unitTable(hash).remove(hash, r.unit)

@@ -59,6 +59,8 @@ type unit struct {
 	parts     uint32 // members with the key of a bundle
 	manifests uint32 // complete manifests among them
 	nameBytes uint32 // 0 marks a free slot
+	strangers uint32 // members of another share than the unit's
+	stamp     uint32 // of its entry among the deadlines of its share; 0 is none
 	group     bool
 	_         [3]byte
 }
@@ -95,6 +97,8 @@ type node struct {
 	prev, next name
 	bucket     uint32 // which age
 	list       uint8
+	share      uint8  // of the workload; a unit's is that of most members
+	tenant     uint16 // of a record, for the accounting under other rules
 }
 
 // Lists that a node can be in.

@@ -61,6 +61,7 @@ type write struct {
 	o        *PutOptions
 	replicas uint64
 	group    string
+	share    uint8 // of its workload
 	hardPin  bool
 	pinned   Time   // soft pin taken over
 	prefix   string // of the key's bundle; "" is none
@@ -129,7 +130,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	}
 	ch := c.note(ChangePut, w.now)
 	ch.Client, ch.Key, ch.Size, ch.Group, ch.HardPin = w.client, w.key, w.size, w.group, w.hardPin
-	ch.DataType, ch.PinnedUntil, ch.Staged = w.dataType, w.pinned, w.staged
+	ch.DataType, ch.PinnedUntil, ch.Staged, ch.Tenant = w.dataType, w.pinned, w.staged, w.o.Tenant
 	ch.Replicas = c.replicas[at:]
 	c.askPin(ch, w.o)
 	c.commit()

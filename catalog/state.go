@@ -18,6 +18,7 @@ type state struct {
 
 	segments segmentTable
 	owners   ownerTable
+	shares   shareTable
 
 	ages ages     // complete, unpinned
 	soft ages     // complete, soft pinned
@@ -56,6 +57,7 @@ func newState() *state {
 		nextReplica: 1,
 	}
 	s.segments.init()
+	s.shares.init()
 	s.owners.byID = map[UUID]uint32{}
 	return s
 }
@@ -132,6 +134,7 @@ func (s *state) addRecord(c *Change) name {
 	setBytes(s.arena.at(n), recordBytes, c.Key)
 	r.size, r.time, r.dataType = c.Size, int64(c.Time), c.DataType
 	r.owner = n
+	r.share, r.tenant = s.shares.match(c.Key, c.Tenant), s.shares.ref(c.Tenant)
 	if c.HardPin {
 		r.flags |= flagHardPin
 	}
@@ -160,7 +163,7 @@ func (s *state) removeRecord(n name, until, handed Time) {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, rep.offset, r.size, until, handed)
+		s.freeRange(rep.segment, r, rep.offset, until, handed)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -171,6 +174,7 @@ func (s *state) removeRecord(n name, until, handed Time) {
 	s.dropPending(n)
 	s.leave(n)
 	s.owners.unref(r.client)
+	s.shares.unref(r.tenant)
 	s.arena.release(n)
 }
 
@@ -196,6 +200,7 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 	s.segments.link(s, rn)
 	seg.used += r.size
 	s.allocated += r.size
+	s.charge(seg, r.share, r.size)
 	s.nextReplica = max(s.nextReplica, c.ID+1)
 	return true
 }
@@ -204,7 +209,7 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	r, rep := s.record(n), s.replica(rn)
 	s.segments.unlink(s, rn)
-	s.freeRange(rep.segment, rep.offset, r.size, until, handed)
+	s.freeRange(rep.segment, r, rep.offset, until, handed)
 	sh := s.shard(s.hash(r.key()))
 	gone, next := rn, rep.more
 	sh.mu.Lock()
@@ -231,15 +236,16 @@ func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	return next
 }
 
-// freeRange gives a range back: at once, or to quarantine when until is set. Ranges of segments that are gone went with
+// freeRange gives the range of a record's replica back: at once, or to quarantine when until is set. Ranges of segments that are gone went with
 // them.
-func (s *state) freeRange(number uint32, offset, size uint64, until, handed Time) {
-	seg := s.segments.list[number]
+func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed Time) {
+	seg, size := s.segments.list[number], r.size
 	if seg.dead.Load() {
 		return
 	}
 	seg.used -= size
 	s.allocated -= size
+	s.discharge(seg, r.share, size)
 	if until == 0 {
 		seg.free(offset, size)
 		return
@@ -275,6 +281,17 @@ func (s *state) settle(n name) {
 	if r.unit != 0 {
 		s.settleUnit(r.unit)
 	}
+}
+
+// agesOf gives the ages of a list; nil for a list of another sort.
+func (s *state) agesOf(list uint8) *ages {
+	switch list {
+	case listAge:
+		return &s.ages
+	case listSoft:
+		return &s.soft
+	}
+	return nil
 }
 
 // enlist adds a record or a unit to one of the ages.

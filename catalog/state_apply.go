@@ -23,6 +23,8 @@ func (s *state) apply(c *Change, held bool) {
 		for i := range c.Replicas {
 			s.applyRelease(&c.Replicas[i])
 		}
+	case ChangeWorkloads:
+		s.applyWorkloads(c)
 	}
 }
 
@@ -45,6 +47,7 @@ func (s *state) applyUnmount(c *Change) {
 	s.capacity -= seg.info.Size
 	s.allocated -= seg.used
 	s.heldBack.forget(seg)
+	s.dischargeAll(seg)
 	s.segments.unmount(seg)
 }
 
@@ -86,6 +89,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	if r.replicas == 0 {
 		s.leave(n)
 		s.owners.unref(r.client)
+		s.shares.unref(r.tenant)
 		s.arena.release(n)
 		return
 	}
@@ -104,6 +108,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	sh.table.insert(hash, n)
 	sh.mu.Unlock()
 	s.keys++
+	s.shares.list[r.share].keys++
 }
 
 // meant gives the record that a Change about a key means: the object or the write that is staged for it.
@@ -164,6 +169,9 @@ func (s *state) applyEnd(c *Change) {
 		}
 	}
 	s.settle(n)
+	if s.shares.expires {
+		s.schedule(n)
+	}
 }
 
 // complete makes replicas readable. The caller holds the shard's lock.

@@ -32,6 +32,8 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
 	c.inSlices(func() bool { return c.endQuarantine(now) })
 	c.inSlices(func() bool { return c.endPins(now) })
+	c.inSlices(func() bool { return c.s.reaccount(limits.CatalogSliceItems) })
+	c.inSlices(func() bool { return c.expire(now, &out) })
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
 	return out
 }

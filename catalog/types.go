@@ -148,6 +148,7 @@ type PutOptions struct {
 	SameHost      bool     // with one replica: segments of the writer's host first
 	HostID        string   // the writer's host; "" means the one it mounted with
 	Group         string   // "" is no group
+	Tenant        string   // for whom the call was made; "" is "default"
 	DataType      uint8
 }
 
@@ -162,6 +163,8 @@ type Swept struct {
 	EvictedBytes     uint64
 	ReleasedPuts     uint64 // unfinished objects that went after PutReleaseMs
 	AbortedPuts      uint64 // unfinished objects of GoneClients
+	ExpiredKeys      uint64 // of workloads with a TTL
+	ExpiredBytes     uint64
 }
 
 // Stats are the figures behind the metrics. The counters only grow.
@@ -200,10 +203,12 @@ type Stats struct {
 
 // Refusals counts the puts that got ErrNoSpace by what most of the memory was kept for.
 type Refusals struct {
-	Leased    uint64 // objects that were read a moment ago
-	Pinned    uint64 // hard pinned objects, and soft pinned ones unless those may go
-	InFlight  uint64 // objects and bundles being written, and what dead writers left
-	Quota     uint64 // a share of somebody else; always 0 as long as there are no quotas
-	OwnBundle uint64 // earlier members of the put's own bundle or group
-	NoSegment uint64 // no segment is large enough, or none accepts anything
+	Leased     uint64 // objects that were read a moment ago
+	Pinned     uint64 // hard pinned objects, soft pinned ones unless those may go, and workloads that evict never
+	InFlight   uint64 // objects and bundles being written, and what dead writers left
+	Quota      uint64 // the hard limit of the put's workload
+	Reserved   uint64 // what other workloads reserved
+	UnreadKept uint64 // bundles that nobody has read yet, of workloads that keep them
+	OwnBundle  uint64 // earlier members of the put's own bundle or group
+	NoSegment  uint64 // no segment is large enough, or none accepts anything
 }

@@ -537,3 +537,33 @@ const (
 	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
 	RevokeWindowMs = 5_000
 )
+
+// master: rules of workloads.
+const (
+	// Workloads bounds the rules: every put is matched against all of their prefixes, and each has series of its own.
+	Workloads = 64
+	// WorkloadNames bounds the prefixes of one rule, and its tenants.
+	WorkloadNames = 64
+	// WorkloadTextBytes bounds one prefix or tenant: more than half of the longest key is no prefix of many.
+	WorkloadTextBytes = 512
+	// WorkloadNameBytes bounds the name of a rule, which is a label of its series.
+	WorkloadNameBytes = 64
+	// WorkloadPriority bounds priorities, either way: any order of all rules can be written with room between them.
+	WorkloadPriority = 1000
+	// WorkloadRulesBytes bounds a document of rules: a few hundred bytes a rule are usual. Taken apart, a hostile one needs
+	// about a hundred times its length.
+	WorkloadRulesBytes = 1 << 20
+)
+
+// catalog: workloads.
+const (
+	// WorkloadTTLMs bounds the life that a rule may give its objects: a hundred years, so that sums of times stay in range.
+	WorkloadTTLMs = 100 * 365 * 24 * 3_600_000
+	// TenantsMax bounds the names of tenants that objects are remembered under; a number has 16 bits. What is written for
+	// one more counts as written for none.
+	TenantsMax = 1<<16 - 1
+	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
+	SharesMax = 255
+	// DeadlineSpare is how many outdated deadlines of a workload are kept, beside one per object, before they are cleared.
+	DeadlineSpare = 1024
+)
