@@ -59,11 +59,11 @@ func (r *replayed) compare() {
 		r.now = max(r.now, changes[i].Time)
 	}
 	r.twin.Apply(changes)
-	for r.twin.s.tidy(1000) {
+	for r.twin.s.tidy(1000) || r.twin.s.reaccount(1000) {
 	}
 	r.Catalog.mu.Lock()
 	defer r.Catalog.mu.Unlock()
-	for r.s.tidy(1000) {
+	for r.s.tidy(1000) || r.s.reaccount(1000) {
 	}
 	if diff := gocmp.Diff(dump(r.s, r.now), dump(r.twin.s, r.now), cmpopts.EquateEmpty()); diff != "" {
 		r.t.Fatalf("replaying the Changes gives another state (- leader + replay):\n%s", diff)
@@ -82,6 +82,7 @@ type dumpedSegment struct {
 
 type dumpedObject struct {
 	Key, Group       string
+	Workload, Tenant string
 	Client           UUID
 	Size             uint64
 	Time             int64
@@ -103,13 +104,14 @@ type dumped struct {
 	Allocated, Capacity   uint64
 	NextReplica, HeldBack uint64
 	ByName, ByOwner       []string
+	Shares                []dumpedShare
 }
 
 // dump writes down everything that is logged.
 func dump(s *state, now Time) dumped {
 	d := dumped{
 		Keys: s.keys, Units: s.units, Allocated: s.allocated, Capacity: s.capacity, NextReplica: s.nextReplica,
-		HeldBack: uint64(s.heldBack.count),
+		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
 		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
@@ -138,7 +140,7 @@ func dump(s *state, now Time) dumped {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
-			Pending: fmt.Sprint(s.pending[n]),
+			Pending: fmt.Sprint(s.pending[n]), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until
@@ -229,6 +231,7 @@ func check(t fataler, s *state) {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
 	checkUnits(t, s, lists)
+	checkShares(t, s)
 	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
 		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
 	}
