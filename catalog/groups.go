@@ -102,7 +102,7 @@ func (s *state) settleUnit(un name) {
 	u := s.unit(un)
 	want := listAge
 	switch {
-	case u.members == 0 || u.open > 0 || u.pinned > 0:
+	case u.members == 0 || u.open > 0 || u.pinned > 0 || s.keeps(u.share, u.parts > 0):
 		want = listNone
 	case u.soft > 0:
 		want = listSoft

@@ -9,8 +9,9 @@ import (
 // An ask is a put in need of room. Its own group and bundle are spared: a put must not take its bundle's first members
 // to store its last.
 type ask struct {
-	now    Time
-	size   uint64
+	now Time
+	bounds
+	write  *write
 	number uint32
 	self   name   // the object that the put replaces
 	group  name   // the put's group, if it has members
@@ -19,6 +20,12 @@ type ask struct {
 	unread bool   // bundles that nobody has read yet may go
 	reuse  bool   // ranges that readers may be at may go
 	apart  bool   // only segments of machines that hold no copy yet
+
+	onlyOwn bool   // only the put's own workload may lose anything
+	last    bool   // even what it reserved
+	walled  bool   // no workload with a reservation may lose anything
+	had     uint64 // bytes that the put takes from readers
+	short   int    // why the limits of workloads refuse the put; 0 when they do not
 }
 
 // A trialRange is a range set free on trial.
@@ -89,6 +96,11 @@ const freeEffort = 16
 // makeRoom evicts what a put needs on one of the segments that can serve it, and takes the range. When that is
 // impossible nothing is changed.
 func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
+	if !c.within(&a.bounds) {
+		if seg, offset, ok, tried := c.makeWay(a); tried {
+			return seg, offset, ok
+		}
+	}
 	fits := false
 	for _, seg := range c.s.segments.mounted {
 		fits = fits || c.eligible(seg, a)
@@ -98,8 +110,8 @@ func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
 	}
 	c.stats.EvictionAttempts++
 	for range limits.EvictRaces {
-		seg, offset, ok := c.search(a)
-		if !ok {
+		seg, offset, ok := c.searchOwn(a)
+		if !ok || !c.fill(a) {
 			return nil, 0, false
 		}
 		if c.evict(a.now) {
@@ -138,20 +150,22 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	if !a.soft {
 		lists = lists[:1]
 	}
+	order := c.orderFor(a)
 	effort := c.tries * freeEffort
 	for _, list := range lists {
-		w := walker{list: list, last: bucketOf(int64(a.now))}
+		w := order.walk(list, a.now)
 		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {
 			if effort < 0 {
 				more = true
 				break
 			}
 			effort--
-			if c.stays(n, a) {
+			if c.stays(n, a) || !c.yields(order, n) {
 				continue
 			}
 			before := len(p.trial)
 			seg = c.freeOnTrial(n, a)
+			c.gone(order, n)
 			effort -= (len(p.trial) - before) * freeEffort
 		}
 	}
@@ -171,7 +185,7 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 			}
 		}
 	}
-	return seg, offset, ok, !ok && (more || c.aside >= a.now)
+	return seg, offset, ok, !ok && (more || c.aside >= a.now || order.shut != shareSet{})
 }
 
 // freeOnTrial sets the ranges of an object or a unit free where that can help, and returns a segment on which the put
@@ -234,6 +248,7 @@ func (c *Catalog) evict(now Time) bool {
 	for _, n := range victims {
 		c.stats.EvictedKeys++
 		c.stats.EvictedBytes += c.s.record(n).size * uint64(c.s.record(n).replicas)
+		c.countEvicted(n)
 		c.noteDrop(now, n, CauseEvict, 0, 0)
 	}
 	c.commit()

@@ -18,6 +18,8 @@ type placer struct {
 	window  []int
 	read    []timed[heldKey] // hand-outs looked at
 	reused  []ReplicaChange  // ranges of readers that a put takes
+	order   order
+	needer  needer // for whom victims are evicted
 }
 
 // place takes ranges for the replicas of a write, each on another segment: what is free; what the quarantine has to give
@@ -76,6 +78,7 @@ func (c *Catalog) startPlaces(w *write) int {
 	p := &c.placer
 	clear(p.places)
 	p.places, p.worst = p.places[:0], StageActive
+	c.limit(w)
 	return int(min(w.replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
 }
 
@@ -98,7 +101,7 @@ func (c *Catalog) putBack(size uint64) {
 }
 
 func (c *Catalog) askFor(w *write) ask {
-	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: w.prefix}
+	a := ask{now: w.now, bounds: w.bounds, write: w, number: c.asks, self: w.old, prefix: w.prefix}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}
@@ -120,7 +123,7 @@ func (c *Catalog) takeAllFree(w *write, wanted int) bool {
 // takeSome takes free ranges, on machines that hold no copy yet or on any.
 func (c *Catalog) takeSome(w *write, wanted int, apart bool) {
 	w.wish, w.wishNamed = 0, 0
-	for len(c.placer.places) < wanted {
+	for len(c.placer.places) < wanted && c.within(&w.bounds) {
 		seg, offset, ok := c.takeFree(w, apart)
 		if !ok {
 			return

@@ -61,10 +61,11 @@ type write struct {
 	o        *PutOptions
 	replicas uint64
 	group    string
-	share    uint8 // of its workload
 	hardPin  bool
 	pinned   Time   // soft pin taken over
 	prefix   string // of the key's bundle; "" is none
+
+	bounds bounds // of its workload
 
 	wish, wishNamed int // how far the preferred segments were looked at in this pass
 

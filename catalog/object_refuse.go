@@ -12,6 +12,9 @@ const (
 	whyPinned
 	whyInFlight
 	whyOwn
+	whyQuota
+	whyReserved
+	whyUnread
 	whys
 )
 

@@ -46,17 +46,28 @@ func (c *Catalog) searchWindows(a *ask) (*segment, uint64, bool) {
 		c.collectCells(found, a)
 	}
 	offset, _, _ := c.bestWindow(found.info.Size, a.size)
+	order := c.orderFor(a)
 	c.startVictims()
 	for _, cl := range c.placer.cells {
 		if cl.record != 0 && cl.offset < offset+a.size && offset < cl.end {
 			c.addVictim(c.wholeOf(cl.record))
 		}
 	}
+	if !c.victimsYield(order) {
+		c.spareVictims()
+		if a.walled {
+			return nil, 0, false
+		}
+		a.walled = true
+		defer func() { a.walled = false }()
+		return c.searchWindows(a)
+	}
 	return found, offset, true
 }
 
 // collectCells lists what lies on a segment in the order of addresses.
 func (c *Catalog) collectCells(seg *segment, a *ask) {
+	order := c.orderFor(a)
 	cells := c.placer.cells[:0]
 	for rn := seg.head; rn != 0; {
 		rep := c.s.replica(rn)
@@ -64,7 +75,7 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 			offset: rep.offset,
 			end:    rep.offset + c.s.record(rep.owner).size,
 			record: rep.owner,
-			age:    c.willing(rep.owner, a),
+			age:    c.willing(rep.owner, a, order),
 		})
 		rn = rep.segNext
 	}
@@ -81,19 +92,19 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 }
 
 // willing gives the age of what an object goes with if that may go for the put, and wall if it must stay.
-func (c *Catalog) willing(record name, a *ask) uint32 {
+func (c *Catalog) willing(record name, a *ask, o *order) uint32 {
 	n := c.wholeOf(record)
 	if list := c.s.node(n).list; list != listAge && (list != listSoft || !a.soft) {
 		return wall
 	}
 	age := c.age(n, a.now)
-	if age > bucketOf(int64(a.now)) || c.stays(n, a) {
+	if age > bucketOf(int64(a.now)) || c.stays(n, a) || !c.covers(o, n, a.walled) {
 		return wall
 	}
 	if a.reuse {
 		return 0
 	}
-	return age
+	return c.rank(o, n, age)
 }
 
 // bestWindow returns where a range of the given size covers no wall and the oldest cells, and the age of the youngest. Sliding a window to the right
@@ -142,7 +153,9 @@ func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, uint32, bool) {
 }
 
 // stays tells whether an object or a unit may not go for this put at this point of its search.
-func (c *Catalog) stays(n name, a *ask) bool { return c.spared(n, a) || !a.unread && c.unreadBundle(n) }
+func (c *Catalog) stays(n name, a *ask) bool {
+	return c.spared(n, a) || c.unreadBundle(n) && (!a.unread || c.s.keepsUnread(n))
+}
 
 // unreadBundle tells whether somebody wrote a bundle that nobody has looked at since. Evicting one loses data for certain,
 // where taking a range that was handed out a moment ago only may spoil the reading of an object that was removed.

@@ -261,7 +261,7 @@ func (s *state) settle(n name) {
 	switch {
 	case s.unfinished(n):
 		want = listOpen
-	case r.unit != 0 || r.flags&flagHardPin != 0 || r.marks&markReplaced != 0:
+	case r.unit != 0 || r.flags&flagHardPin != 0 || r.marks&markReplaced != 0 || s.keeps(r.share, false):
 		want = listNone
 	case r.marks&markSoftPin != 0:
 		want = listSoft

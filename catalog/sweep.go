@@ -34,6 +34,7 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.inSlices(func() bool { return c.endPins(now) })
 	c.inSlices(func() bool { return c.s.reaccount(limits.CatalogSliceItems) })
 	c.inSlices(func() bool { return c.expire(now, &out) })
+	c.inSlices(func() bool { return c.keepShares(now, &out) })
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
 	return out
 }
@@ -171,7 +172,9 @@ func (c *Catalog) inSight(n name) bool {
 // pickOldest chooses victims until they add up to the bytes wanted or to one slice.
 func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 	c.startVictims()
-	w := walker{list: list, last: bucketOf(int64(now))}
+	c.placer.needer = forWatermark
+	order := c.order(0, 0)
+	w := order.walk(list, now)
 	for n := c.candidate(&w, now); n != 0 && bytes > 0; n = c.candidate(&w, now) {
 		if !c.inSight(n) {
 			// It gives no room that counts. Its client may come back, so it is looked at again a little later.
@@ -180,8 +183,12 @@ func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 			list.add(c.s, n, bucketOf(int64(now)+limits.AsideMs))
 			continue
 		}
+		if !c.yields(order, n) {
+			continue
+		}
 		from := len(c.placer.victims)
 		c.addVictim(n)
+		c.gone(order, n)
 		for _, v := range c.placer.victims[from:] {
 			bytes -= float64(c.s.record(v).size) * float64(c.s.record(v).replicas)
 		}

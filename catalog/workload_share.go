@@ -118,6 +118,7 @@ func (s *state) applyWorkloads(c *Change) {
 			sh.deadlines.begin()
 			again = true
 		}
+		again = again || w.Evict != sh.rule.Evict // what stays is in none of the ages
 		sh.rule, sh.ruled, sh.kept = w.clone(), true, true
 		t.byName[sh.rule.Name] = number
 		m.add(&sh.rule, number)
@@ -179,6 +180,7 @@ func (s *state) reaccount(limit int) (more bool) {
 		if moved {
 			s.moveRecord(n, to)
 		}
+		s.settle(n)
 		if t.expires && !r.isOpen() && (moved || t.list[to].deadlines.catching) {
 			s.schedule(n)
 		}

@@ -564,6 +564,8 @@ const (
 	TenantsMax = 1<<16 - 1
 	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
 	SharesMax = 255
+	// VictimsMax bounds what one put evicts for the limits of its workload: a put of 16 GiB among objects of 16 KiB.
+	VictimsMax = 1 << 20
 	// DeadlineSpare is how many outdated deadlines of a workload are kept, beside one per object, before they are cleared.
 	DeadlineSpare = 1024
 )
