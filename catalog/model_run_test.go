@@ -157,7 +157,7 @@ func (r *modelRun) sums() {
 	r.c.tidyAll()
 	r.c.inSlices(r.c.countLost)
 	st, lost := r.c.Stats(), r.m.lostKeys()
-	if f := st.Refusals; f.Leased+f.Pinned+f.InFlight+f.OwnBundle+f.NoSegment != st.PutStartAllocFailures {
+	if f := st.Refusals; f.Leased+f.Pinned+f.InFlight+f.OwnBundle+f.NoSegment+f.Quota+f.Reserved+f.UnreadKept != st.PutStartAllocFailures {
 		r.t.Fatalf("%d refusals, by reason %+v", st.PutStartAllocFailures, f)
 	}
 	if len(r.m.objects)-lost != int(st.Keys) || lost != int(st.LostKeys) || r.m.allocated() != st.AllocatedBytes || r.m.heldBytes() != st.QuarantinedBytes ||

@@ -286,7 +286,7 @@ func (p *play) resume(a args) string {
 }
 
 func (p *play) options(a args) *PutOptions {
-	o := &PutOptions{Replicas: 1, Group: a.named["group"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
+	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
 	if v, ok := a.named["replicas"]; ok {
 		o.Replicas, _ = strconv.ParseUint(v, 10, 64)
 	}
@@ -450,6 +450,9 @@ func (p *play) stats(args) string {
 		{"pinned", s.Refusals.Pinned},
 		{"in flight", s.Refusals.InFlight},
 		{"own", s.Refusals.OwnBundle},
+		{"quota", s.Refusals.Quota},
+		{"reserved", s.Refusals.Reserved},
+		{"unread kept", s.Refusals.UnreadKept},
 		{"no segment", s.Refusals.NoSegment},
 	} {
 		if r.n > 0 {
@@ -504,6 +507,9 @@ func (p *play) tick(a args) string {
 		}
 		if s.AbortedPuts > 0 {
 			events = append(events, fmt.Sprintf("%d writes ended", s.AbortedPuts))
+		}
+		if s.ExpiredKeys > 0 {
+			events = append(events, fmt.Sprintf("after %d ms %d expired", p.now-start, s.ExpiredKeys))
 		}
 		if s.ReleasedPuts > 0 {
 			events = append(events, fmt.Sprintf("after %d ms %d unfinished released", p.now-start, s.ReleasedPuts))

@@ -25,7 +25,10 @@ func (c *Catalog) needFor(b *bounds) (n need) {
 	}
 	sh := &t.list[b.share]
 	if hard, after := sh.rule.HardBytes+b.credit, sh.used()+c.placer.bytes(b); sh.rule.HardBytes > 0 && after > hard {
-		n.own = min(after-hard, b.size)
+		n.own = after - hard
+		if b.size <= sh.rule.HardBytes {
+			n.own = min(n.own, b.size)
+		}
 	}
 	if closed := c.closedTo(b.share); closed > 0 {
 		if left, free := min(closed, b.free)+b.size, c.room(); left > free {
@@ -109,6 +112,9 @@ func (c *Catalog) fill(a *ask) bool {
 		return true
 	}
 	for _, own := range [...]bool{true, false} {
+		if n.own > c.s.shares.list[a.share].used() {
+			break // all of it would not do
+		}
 		if own && n.own == 0 || !own && n.room == 0 {
 			continue
 		}
