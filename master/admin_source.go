@@ -10,6 +10,7 @@ import (
 // AdminSource is what the admin pages show. Its methods may be called from any goroutine.
 type AdminSource interface {
 	metrics.Source
+	WorkloadSource
 	// Standing tells the role of this process in the cluster.
 	Standing() Standing
 	// Keys yields the readable keys and holds no lock while it does.

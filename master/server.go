@@ -205,5 +205,8 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	s.registerRemoves()
 	s.registerSegments()
 	s.registerSession()
+	if err := s.loadWorkloads(); err != nil {
+		return nil, err
+	}
 	return s, s.registerTasks()
 }

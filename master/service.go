@@ -26,6 +26,7 @@ type Service struct {
 	families  *familyRegistry
 	suspicion *suspicion
 	calls     *metrics.Calls
+	workloads workloads
 	table     [wire.NumCalls]boundCall
 
 	suspected, lost atomic.Uint64 // clients that entered these stages

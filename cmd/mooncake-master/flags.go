@@ -113,6 +113,11 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.Var(seconds{&c.ClientLostTTL}, "client_lost_ttl_sec", "further seconds in which a client that returns with its segments gets their objects back")
 	fs.Var(seconds{&c.PutDiscard}, "put_start_discard_timeout_sec", "age in seconds at which an unfinished put can be taken over")
 	fs.Var(seconds{&c.PutRelease}, "put_start_release_timeout_sec", "age in seconds at which the bytes of an unfinished put are free again")
+	fs.Var(seconds{&c.BundleStagingIdle}, "bundle_staging_idle_sec", "seconds without a write after which an unpublished bundle is reclaimed; 0 = never for that alone")
+	fs.BoolVar(&c.HideDamagedBundles, "hide_damaged_bundles", c.HideDamagedBundles, "answer look-ups of a bundle that lost members as if it were gone")
+	fs.Var(seconds{&c.BundleRetentionAge}, "bundle_retention_sec", "seconds after which a published bundle is reclaimed; 0 = never")
+	fs.IntVar(&c.BundleRetentionCount, "bundle_retention_count", c.BundleRetentionCount, "published bundles kept of one prefix and partition, the newest; 0 = all")
+	fs.StringVar(&c.WorkloadsFile, "workloads_file", c.WorkloadsFile, "file with the rules of workloads, read at the start; see deploy/workloads.yaml")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

@@ -81,6 +81,11 @@ func TestGoodCommandLines(t *testing.T) {
 		{[]string{"--rpc_port_v12=50061"}, "rpc_port_v12=50061"},
 		{[]string{"--rpc_address=::1"}, "rpc_address=::1"},
 		{[]string{"--no_such_flag=1", "--undefok=no_such_flag"}, "rpc_port=50051"},
+		{nil, "bundle_staging_idle_sec=120"},
+		{nil, "hide_damaged_bundles=false"},
+		{[]string{"--bundle_staging_idle_sec=0"}, "bundle_staging_idle_sec=0"},
+		{[]string{"--hide-damaged-bundles", "--bundle_retention_sec", "3600", "--bundle_retention_count=9"}, "bundle_retention_count=9"},
+		{[]string{"--workloads_file=../../deploy/workloads.yaml"}, "workloads_file=../../deploy/workloads.yaml"},
 		{[]string{"--put_start_discard_timeout_sec=5", "--put_start_release_timeout_sec=9"}, "put_start_release_timeout_sec=9"},
 	} {
 		key, value, _ := strings.Cut(tc.want, "=")
@@ -118,6 +123,11 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"--default_kv_soft_pin_ttl=48h"}, []string{"default_kv_soft_pin_ttl", "max_kv_soft_pin_ttl"}},
 		{[]string{"--enable_http_metadata_server=maybe"}, []string{"enable_http_metadata_server", "maybe"}},
 		{[]string{"--rpc_conn_timeout_seconds=99999999999"}, []string{"rpc_conn_timeout_seconds", "99999999999"}},
+		{[]string{"--bundle_staging_idle_sec=-1"}, []string{"bundle_staging_idle_sec", "-1"}},
+		{[]string{"--bundle_retention_sec=1.5"}, []string{"bundle_retention_sec", "1.5"}},
+		{[]string{"--bundle_retention_count=-1"}, []string{"bundle_retention_count", "-1"}},
+		{[]string{"--workloads_file=/no/such/file"}, []string{"workloads_file", "/no/such/file"}},
+		{[]string{"--workloads_file=main.go"}, []string{"workloads_file", "main.go", "line "}},
 		{[]string{"--flagfile=/no/such/file"}, []string{"/no/such/file"}},
 		{[]string{"--fromenv=client_ttl"}, []string{"FLAGS_client_ttl"}},
 		{[]string{"--ports_file=/no/such/folder/ports", "--rpc_port=0", "--metrics_port=0"}, []string{"ports_file", "/no/such/folder/ports"}},
