@@ -21,11 +21,13 @@ func TestModel(t *testing.T) {
 	}
 	plain := []string{"", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
 	for _, p := range []profile{
-		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100},
-		{"large", plain, []string{""}, 300, 1200},
-		{"bundles", bundles, []string{""}, 300, 700},
-		{"handed", append(slices.Clone(plain[1:5]), bundles[:4]...), []string{"", "g1"}, 400, 1000},
-		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900},
+		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100, false},
+		{"large", plain, []string{""}, 300, 1200, false},
+		{"bundles", bundles, []string{""}, 300, 700, false},
+		{"handed", append(slices.Clone(plain[1:5]), bundles[:4]...), []string{"", "g1"}, 400, 1000, false},
+		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900, false},
+		{"workloads", append(slices.Clone(plain), bundles...), []string{"", "", "", "g1"}, 200, 800, true},
+		{"small workloads", append(slices.Clone(plain), bundles[:8]...), []string{"", "", "", "g1"}, 60, 300, true},
 	} {
 		t.Run(p.name, func(t *testing.T) { runModel(t, p) })
 	}
@@ -36,6 +38,7 @@ type profile struct {
 	name         string
 	keys, groups []string
 	small, large uint64 // most bytes of small and large objects
+	workloads    bool   // with rules
 }
 
 func runModel(t *testing.T, p profile) {
@@ -49,7 +52,7 @@ func runModel(t *testing.T, p profile) {
 		cfg.AllowEvictSoftPinned = rapid.Bool().Draw(rt, "evict soft pinned")
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
-		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000}
+		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000, askers: map[string]string{}}
 		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
@@ -69,6 +72,7 @@ func runModel(t *testing.T, p profile) {
 		actions := rapid.Permutation([]func(*rapid.T){
 			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
 			r.ping, r.ping, r.ping, r.remount, r.rare, r.snatch, r.snatch, r.silence,
+			r.rules,
 		}).Draw(rt, "actions")
 		for i := range rapid.SampledFrom([]int{modelStepsMax / 10, modelStepsMax / 2, modelStepsMax}).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
@@ -101,6 +105,8 @@ type modelRun struct {
 	now     Time
 	ids     []uint64 // of clients
 	evicted []string
+	askers  map[string]string // by key: the workload for which it was evicted
+	expired []string
 	reused  bool // a range was taken from readers
 }
 
@@ -110,6 +116,10 @@ func (r *modelRun) watch(changes []Change) {
 		ch := &changes[i]
 		if ch.Kind == ChangeDrop && ch.Cause == CauseEvict {
 			r.evicted = append(r.evicted, strings.Clone(ch.Key))
+			r.askers[strings.Clone(ch.Key)] = r.asker()
+		}
+		if ch.Kind == ChangeDrop && ch.Cause == CauseExpire {
+			r.expired = append(r.expired, strings.Clone(ch.Key))
 		}
 		if ch.Kind == ChangeRelease {
 			for _, rc := range ch.Replicas {
@@ -127,6 +137,7 @@ func (r *modelRun) watch(changes []Change) {
 
 // judge takes the evictions over into the model, if they were allowed.
 func (r *modelRun) judge(key, group string) {
+	var victims []*modelObject
 	for _, victim := range r.evicted {
 		o := r.m.objects[victim]
 		if o == nil || !r.m.evictable(r.now, o, key, group, r.m.cfg.AllowEvictSoftPinned) {
@@ -141,8 +152,10 @@ func (r *modelRun) judge(key, group string) {
 		}
 	}
 	for _, victim := range r.evicted {
+		victims = append(victims, r.m.objects[victim])
 		r.m.drop(r.m.objects[victim], 0, 0)
 	}
+	r.inside(victims)
 	r.evicted = nil
 }
 
@@ -167,6 +180,7 @@ func (r *modelRun) sums() {
 	if keys := strings.Join(slices.Sorted(r.c.Keys), " "); keys != r.m.readableKeys() {
 		r.t.Fatalf("keys %s; the model has %s", keys, r.m.readableKeys())
 	}
+	r.shares()
 }
 
 func (r *modelRun) key(t *rapid.T) string { return rapid.SampledFrom(r.p.keys).Draw(t, "key") }
@@ -249,6 +263,9 @@ func (r *modelRun) options(t *rapid.T) *PutOptions {
 		Preferred: rapid.SampledFrom([][]string{nil, nil, nil, {"two", "none", "one"}}).Draw(t, "preferred"),
 		SoftPin:   rapid.SampledFrom([]uint8{0, 0, 0, 0, 1, 1, 2, 3}).Draw(t, "soft"),
 	}
+	if r.p.workloads {
+		o.Tenant = rapid.SampledFrom([]string{"", "", "red", "default", "blue"}).Draw(t, "tenant")
+	}
 	if o.SoftPin == SoftPinEnable && rapid.Bool().Draw(t, "with ttl") {
 		o.SoftPinTTLSet, o.SoftPinTTLMs = true, rapid.SampledFrom([]int64{0, 1500, 70_000}).Draw(t, "ttl")
 	}
@@ -262,14 +279,14 @@ func (r *modelRun) size(t *rapid.T) uint64 {
 func (r *modelRun) put(t *rapid.T) {
 	id, key, size, o := r.client(t), r.key(t), r.size(t), r.options(t)
 	old, want := r.m.putStart(r.now, key, size, o)
-	room := r.room(key, o.Group, size)
+	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.PutStart(r.now, id, key, size, o, nil)
 	if want != nil {
 		r.same("put", err, want)
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
+	r.placed(err, &a, o.Replicas, replicas, room)
 	if err != nil {
 		return
 	}
@@ -298,11 +315,14 @@ func (r *modelRun) roomBeside(used []Replica, key, group string, size uint64, e 
 }
 
 // placed judges the places that a put got, or did not get. Room says that there was some without disturbing readers.
-func (r *modelRun) placed(err error, key, group string, size, wanted uint64, replicas []Replica, room bool) {
+func (r *modelRun) placed(err error, a *modelAsk, wanted uint64, replicas []Replica, room bool) {
+	key, group, size := a.key, a.group, a.size
 	if err != nil {
 		r.same("put", err, ErrNoSpace)
+	} else {
+		r.granted(a, replicas)
 	}
-	if r.reused && room {
+	if r.reused && room && len(r.m.rules) == 0 {
 		r.t.Fatalf("%q of %d bytes took a range from readers though there was room: %v", key, size, replicas)
 	}
 	reused := r.reused
@@ -319,7 +339,7 @@ func (r *modelRun) placed(err error, key, group string, size, wanted uint64, rep
 	default:
 		e.reuse, e.unread = false, !r.m.reading(r.now)
 	}
-	if r.roomBeside(replicas, key, group, size, e) {
+	if r.roomBeside(replicas, key, group, size, e) && !r.mayRefuse(a, replicas, e) {
 		r.t.Fatalf("%q of %d bytes got %v though there was room elsewhere", key, size, replicas)
 	}
 }
@@ -338,7 +358,10 @@ func (r *modelRun) upsert(t *rapid.T) {
 	if old != nil {
 		group = old.group
 	}
-	room := r.room(key, group, size)
+	room, a := r.room(key, group, size), r.ask(key, o.Tenant, group, size, nil)
+	if old != nil && old.open {
+		a = r.ask(key, o.Tenant, group, size, old)
+	}
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
 	if r.m.invalid(key, size, o) || old != nil && o.Group != "" && o.Group != old.group {
 		r.same("upsert", err, ErrInvalidParams)
@@ -347,10 +370,10 @@ func (r *modelRun) upsert(t *rapid.T) {
 	r.judge(key, group)
 	if old != nil && !old.open && old.size == size {
 		r.same("upsert of the same size", err, nil)
-		r.replaced(id, old, o, replicas)
+		r.replaced(id, old, o, replicas, &a)
 		return
 	}
-	r.placed(err, key, group, size, o.Replicas, replicas, room)
+	r.placed(err, &a, o.Replicas, replicas, room)
 	if err != nil {
 		return
 	}
@@ -368,14 +391,14 @@ func (r *modelRun) upsert(t *rapid.T) {
 
 // upsertLost is an upsert of an object that counts as absent.
 func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, old *modelObject) {
-	room := r.room(key, o.Group, size)
+	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
 	if r.m.invalid(key, size, o) {
 		r.same("upsert", err, ErrInvalidParams)
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
+	r.placed(err, &a, o.Replicas, replicas, room)
 	if err == nil {
 		r.m.makeWay(r.now, old)
 		r.m.created(r.now, id, key, size, o, replicas, nil)
@@ -383,7 +406,7 @@ func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, o
 }
 
 // replaced takes over an upsert of the same size: into a new range, or in place when there is no room.
-func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas []Replica) {
+func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas []Replica, a *modelAsk) {
 	if r.reused {
 		r.t.Fatalf("%q took a range from readers though it has one", old.key)
 	}
@@ -400,12 +423,13 @@ func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas [
 		if len(replicas) != max(active, 1) {
 			r.t.Fatalf("%q has %v; the new value has %v", old.key, old.replicas, replicas)
 		}
+		r.granted(a, replicas)
 		r.m.created(r.now, id, old.key, old.size, o, replicas, old)
 		return
 	}
 	until, _ := r.m.hold(r.now, old)
 	e := effort{soft: r.m.cfg.AllowEvictSoftPinned, unread: !r.m.reading(r.now)}
-	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) {
+	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) && !r.mayRefuse(a, nil, e) {
 		r.t.Fatalf("%q goes over what somebody reads though there is room", old.key)
 	}
 	r.reopened(id, old, o, replicas)
@@ -517,7 +541,9 @@ func (r *modelRun) pass(ms Time) {
 	r.now += ms
 	r.m.sweep(r.now)
 	r.c.Sweep(r.now)
+	r.expire()
 	r.judge("", "")
+	r.overdue()
 	m := r.m
 	usable, allocated := m.filled()
 	if m.cfg.HighWatermark == 0 || allocated <= m.cfg.HighWatermark*usable || r.c.aside > r.now {
@@ -527,7 +553,7 @@ func (r *modelRun) pass(ms Time) {
 		inSight := func(x *modelObject) bool {
 			return slices.ContainsFunc(x.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
 		}
-		if inSight(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
+		if inSight(o) && !m.reserved(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
 			r.t.Fatalf("%v of %v bytes are allocated and %q stays", allocated, usable, o.key)
 		}
 	}

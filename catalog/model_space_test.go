@@ -87,6 +87,9 @@ func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool
 			return false
 		}
 	}
+	if !m.givenUp(o) {
+		return false
+	}
 	for _, x := range all {
 		prefix := bundle.Prefix(x.key)
 		switch {
@@ -135,7 +138,7 @@ func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint6
 	}
 	var walls []modelRange
 	for _, o := range m.all() {
-		if m.evictable(now, o, key, group, e.soft) && m.ripe(now, o) && (e.unread || !m.unread(o)) {
+		if m.evictable(now, o, key, group, e.soft) && m.ripe(now, o) && (e.unread || !m.unread(o)) && !m.reserved(o) {
 			continue
 		}
 		for _, r := range o.replicas {

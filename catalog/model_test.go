@@ -18,10 +18,12 @@ type model struct {
 	away    []UUID // gone, but their writes are not ended yet
 	swept   Time
 	started bool
+	rules   []Workload
 }
 
 type modelObject struct {
 	key, group string
+	tenant     string
 	client     UUID
 	size       uint64
 	time       Time
@@ -45,7 +47,10 @@ type modelClient struct {
 	reported bool
 }
 
-type modelUnit struct{ lease, touch Time }
+type modelUnit struct {
+	lease, touch Time
+	blocked      Time // when it last could not end whatever its age
+}
 
 type modelRange struct {
 	seg           UUID
@@ -184,7 +189,7 @@ func (m *model) makeWay(now Time, old *modelObject) {
 // created notes a write that found its places. From is the object that it will replace, or an unfinished one that it
 // pushed aside.
 func (m *model) created(now Time, id UUID, key string, size uint64, o *PutOptions, replicas []Replica, from *modelObject) *modelObject {
-	n := &modelObject{key: key, group: o.Group, client: id, size: size, time: now, open: true, hard: o.HardPin, replicas: slices.Clone(replicas)}
+	n := &modelObject{key: key, group: o.Group, tenant: o.Tenant, client: id, size: size, time: now, open: true, hard: o.HardPin, replicas: slices.Clone(replicas)}
 	if from != nil {
 		n.group = from.group
 		switch {

@@ -183,7 +183,7 @@ func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 			list.add(c.s, n, bucketOf(int64(now)+limits.AsideMs))
 			continue
 		}
-		if !c.yields(order, n) {
+		if c.unreadBundle(n) && c.s.keepsUnread(n) || !c.yields(order, n) {
 			continue
 		}
 		from := len(c.placer.victims)

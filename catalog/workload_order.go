@@ -125,10 +125,10 @@ func (c *Catalog) yieldsMixed(o *order, n name) bool {
 		}
 		o.mixed[share] += s.bytesOf(m)
 	}
-	for i, bytes := range o.mixed {
-		share := uint8(i)
+	for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
+		share := s.record(m).share
 		floor := s.shares.list[share].rule.ReservedBytes
-		if bytes > 0 && floor > 0 && !(o.own && share == o.asker) && o.used(s, share) < floor+bytes {
+		if floor > 0 && !(o.own && share == o.asker) && o.used(s, share) < floor+o.mixed[share] {
 			return false
 		}
 	}
