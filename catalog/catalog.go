@@ -20,9 +20,12 @@ type Catalog struct {
 	away    Swept // clients that went since the last sweep
 	stats   Stats
 	sweeper sweeper
+	watch   bundleWatch
+	firsts  firstReads
 
 	placer  placer
 	asks    uint32 // puts that looked for room
+	walks   uint32 // looks for what is tied together
 	tries   int    // limits.EvictTries, but for tests
 	lostMax uint64 // limits.CatalogLostObjectsMax, but for tests
 	aside   Time   // up to when objects out of sight were put off; see pickOldest
@@ -130,6 +133,7 @@ func (c *Catalog) Stats() Stats {
 	st := c.stats
 	st.Keys, st.OpenKeys = c.s.keys-c.s.lostKeys, uint64(c.s.open.count)
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
+	st.Bundles.Bundles = c.s.bundleCount
 	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {

@@ -31,7 +31,7 @@ const (
 	ChangeWorkloads
 )
 
-// A Cause says why replicas were dropped. Applying a Change does not look at it.
+// A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
 type Cause uint8
 
 // The causes of a ChangeDrop.
@@ -46,6 +46,7 @@ const (
 	CauseAbort   // an unfinished object, removed by force
 	CauseLost    // every copy was lost, and the key was written or removed
 	CauseExpire  // the time that its workload gives it is over
+	CauseReclaim // a bundle that was taken away whole
 )
 
 // A ReplicaChange names a replica and its exact range.

@@ -161,12 +161,17 @@ func (c *Catalog) displace(now Time, id UUID, s *Segment) error {
 }
 
 // WriterGone ends the unfinished writes of a client that is known to be dead, and returns how many there were. Their keys
-// are free at once, their ranges after WriterQuarantineMs. Should the client come to life again, the ends of its writes
+// are free at once, their ranges after WriterQuarantineMs. What it has finished of bundles that it has not published goes
+// then as well, unless it writes to them before. Should the client come to life again, the ends of its writes
 // fail.
 func (c *Catalog) WriterGone(now Time, id UUID) (aborted int) {
 	c.inSlices(func() (more bool) {
 		number, ok := c.s.owners.byID[id]
-		if !ok || c.s.owners.list[number].open == 0 {
+		if !ok {
+			return false
+		}
+		c.buryBundles(now, number)
+		if c.s.owners.list[number].open == 0 {
 			return false
 		}
 		c.begin()

@@ -47,7 +47,8 @@ func runModel(t *testing.T, p profile) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.LeaseMs, cfg.PutDiscardMs, cfg.PutReleaseMs, cfg.MaxSoftPinMs = 1000, 3000, 8000, 60_000
-		cfg.SoftPinMs, cfg.WriterQuarantineMs = 4000, 1500
+		cfg.SoftPinMs, cfg.WriterQuarantineMs, cfg.BundleStagingIdleMs = 4000, 1500, 5000
+		cfg.HideDamagedBundles = rapid.Bool().Draw(rt, "hide damaged")
 		cfg.SuspectMissedPingsMs, cfg.ClientActiveTTLMs, cfg.ClientSuspicionTTLMs, cfg.ClientLostTTLMs = 1500, 4000, 3000, 6000
 		cfg.AllowEvictSoftPinned = rapid.Bool().Draw(rt, "evict soft pinned")
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
@@ -61,6 +62,7 @@ func runModel(t *testing.T, p profile) {
 			log(changes)
 			r.watch(changes)
 		})
+		r.m.now = r.now
 		for _, id := range []UUID{{1, 1}, {1, 2}} {
 			s := segmentOf(id, 2)
 			r.m.touch(r.now, id)
@@ -144,7 +146,7 @@ func (r *modelRun) judge(key, group string) {
 			r.t.Fatalf("%q was evicted for %q: %+v", victim, key, o)
 		}
 		if unit := unitOf(o); unit != "" {
-			for _, x := range r.m.members(unit) {
+			for _, x := range r.m.tied(o) {
 				if !slices.Contains(r.evicted, x.key) {
 					r.t.Fatalf("%q was evicted without %q", victim, x.key)
 				}
@@ -153,7 +155,7 @@ func (r *modelRun) judge(key, group string) {
 	}
 	for _, victim := range r.evicted {
 		victims = append(victims, r.m.objects[victim])
-		r.m.drop(r.m.objects[victim], 0, 0)
+		r.m.drop(r.m.objects[victim], CauseEvict, 0, 0)
 	}
 	r.inside(victims)
 	r.evicted = nil
@@ -177,6 +179,7 @@ func (r *modelRun) sums() {
 		r.m.capacity() != st.CapacityBytes {
 		r.t.Fatalf("%+v; the model has %d keys, %d lost, %d bytes, %d held, capacity %d", st, len(r.m.objects), lost, r.m.allocated(), r.m.heldBytes(), r.m.capacity())
 	}
+	r.sameBundles()
 	if keys := strings.Join(slices.Sorted(r.c.Keys), " "); keys != r.m.readableKeys() {
 		r.t.Fatalf("keys %s; the model has %s", keys, r.m.readableKeys())
 	}
@@ -278,7 +281,7 @@ func (r *modelRun) size(t *rapid.T) uint64 {
 
 func (r *modelRun) put(t *rapid.T) {
 	id, key, size, o := r.client(t), r.key(t), r.size(t), r.options(t)
-	old, want := r.m.putStart(r.now, key, size, o)
+	old, want := r.m.putStart(r.now, id, key, size, o)
 	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.PutStart(r.now, id, key, size, o, nil)
 	if want != nil {
@@ -286,7 +289,7 @@ func (r *modelRun) put(t *rapid.T) {
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, &a, o.Replicas, replicas, room)
+	r.placed(err, &a, r.m.copies(key, o), replicas, room)
 	if err != nil {
 		return
 	}
@@ -337,7 +340,7 @@ func (r *modelRun) placed(err error, a *modelAsk, wanted uint64, replicas []Repl
 	case uint64(len(replicas)) == wanted || reused:
 		return
 	default:
-		e.reuse, e.unread = false, !r.m.reading(r.now)
+		e.reuse, e.unread = false, false
 	}
 	if r.roomBeside(replicas, key, group, size, e) && !r.mayRefuse(a, replicas, e) {
 		r.t.Fatalf("%q of %d bytes got %v though there was room elsewhere", key, size, replicas)
@@ -363,7 +366,14 @@ func (r *modelRun) upsert(t *rapid.T) {
 		a = r.ask(key, o.Tenant, group, size, old)
 	}
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
-	if r.m.invalid(key, size, o) || old != nil && o.Group != "" && o.Group != old.group {
+	switch {
+	case r.m.invalid(key, size, o):
+		r.same("upsert", err, ErrInvalidParams)
+		return
+	case r.m.late(r.now, id, key):
+		r.same("upsert", err, ErrUnavailableStatus)
+		return
+	case old != nil && o.Group != "" && o.Group != old.group:
 		r.same("upsert", err, ErrInvalidParams)
 		return
 	}
@@ -373,7 +383,7 @@ func (r *modelRun) upsert(t *rapid.T) {
 		r.replaced(id, old, o, replicas, &a)
 		return
 	}
-	r.placed(err, &a, o.Replicas, replicas, room)
+	r.placed(err, &a, r.m.copies(key, o), replicas, room)
 	if err != nil {
 		return
 	}
@@ -381,9 +391,9 @@ func (r *modelRun) upsert(t *rapid.T) {
 		release := r.now + Time(r.m.cfg.PutReleaseMs)
 		switch {
 		case old.open:
-			r.m.drop(old, release, Never)
+			r.m.drop(old, CauseDiscard, release, Never)
 		case old.next != nil:
-			r.m.drop(old.next, release, Never)
+			r.m.drop(old.next, CauseDiscard, release, Never)
 		}
 	}
 	r.m.created(r.now, id, key, size, o, replicas, old)
@@ -393,12 +403,16 @@ func (r *modelRun) upsert(t *rapid.T) {
 func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, old *modelObject) {
 	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
-	if r.m.invalid(key, size, o) {
+	switch {
+	case r.m.invalid(key, size, o):
 		r.same("upsert", err, ErrInvalidParams)
+		return
+	case r.m.late(r.now, id, key):
+		r.same("upsert", err, ErrUnavailableStatus)
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, &a, o.Replicas, replicas, room)
+	r.placed(err, &a, r.m.copies(key, o), replicas, room)
 	if err == nil {
 		r.m.makeWay(r.now, old)
 		r.m.created(r.now, id, key, size, o, replicas, nil)
@@ -411,7 +425,7 @@ func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas [
 		r.t.Fatalf("%q took a range from readers though it has one", old.key)
 	}
 	if old.next != nil {
-		r.m.drop(old.next, r.now+Time(r.m.cfg.PutReleaseMs), Never)
+		r.m.drop(old.next, CauseDiscard, r.now+Time(r.m.cfg.PutReleaseMs), Never)
 	}
 	active := 0
 	for _, x := range old.replicas {
@@ -428,7 +442,7 @@ func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas [
 		return
 	}
 	until, _ := r.m.hold(r.now, old)
-	e := effort{soft: r.m.cfg.AllowEvictSoftPinned, unread: !r.m.reading(r.now)}
+	e := effort{soft: r.m.cfg.AllowEvictSoftPinned}
 	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) && !r.mayRefuse(a, nil, e) {
 		r.t.Fatalf("%q goes over what somebody reads though there is room", old.key)
 	}
@@ -443,6 +457,7 @@ func (r *modelRun) reopened(id UUID, old *modelObject, o *PutOptions, replicas [
 	}
 	old.open, old.client, old.time = true, id, r.now
 	r.m.asked(old, o)
+	r.m.wrote(old)
 	if u := r.m.unit(old); u != nil {
 		u.touch = max(u.touch, r.now)
 	}
@@ -483,6 +498,7 @@ func (r *modelRun) read(t *rapid.T) (key string) {
 	}
 	r.m.lease(r.now, want)
 	want.handed = r.now
+	r.m.wasRead(want)
 	return key
 }
 
@@ -539,6 +555,7 @@ func (r *modelRun) tick(t *rapid.T) {
 
 func (r *modelRun) pass(ms Time) {
 	r.now += ms
+	r.m.now = r.now
 	r.m.sweep(r.now)
 	r.c.Sweep(r.now)
 	r.expire()
@@ -553,7 +570,7 @@ func (r *modelRun) pass(ms Time) {
 		inSight := func(x *modelObject) bool {
 			return slices.ContainsFunc(x.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
 		}
-		if inSight(o) && !m.reserved(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
+		if inSight(o) && !m.reserved(o) && !m.unread(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
 			r.t.Fatalf("%v of %v bytes are allocated and %q stays", allocated, usable, o.key)
 		}
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 
 	"mooncake/bundle"
 )
@@ -14,11 +15,13 @@ type model struct {
 	segs    map[UUID]SegmentInfo
 	clients map[UUID]*modelClient
 	units   map[string]*modelUnit
+	bundles map[string]*modelBundle
 	held    []modelRange
 	away    []UUID // gone, but their writes are not ended yet
 	swept   Time
 	started bool
 	rules   []Workload
+	now     Time
 }
 
 type modelObject struct {
@@ -61,7 +64,7 @@ type modelRange struct {
 func newModel(cfg Config) *model {
 	return &model{
 		cfg: cfg, objects: map[string]*modelObject{}, segs: map[UUID]SegmentInfo{},
-		clients: map[UUID]*modelClient{}, units: map[string]*modelUnit{},
+		clients: map[UUID]*modelClient{}, units: map[string]*modelUnit{}, bundles: map[string]*modelBundle{},
 	}
 }
 
@@ -124,9 +127,10 @@ func (m *model) add(o *modelObject) {
 		}
 		m.units[name].touch = max(m.units[name].touch, o.time)
 	}
+	m.joined(o)
 }
 
-func (m *model) drop(o *modelObject, until, handed Time) {
+func (m *model) drop(o *modelObject, cause Cause, until, handed Time) {
 	for _, r := range o.replicas {
 		if _, mounted := m.segs[r.Segment.ID]; mounted && until > 0 {
 			m.held = append(m.held, modelRange{r.Segment.ID, r.Offset, r.Size, until, handed})
@@ -145,6 +149,7 @@ func (m *model) drop(o *modelObject, until, handed Time) {
 	if name := unitOf(o); name != "" && len(m.members(name)) == 0 {
 		delete(m.units, name)
 	}
+	m.left(o, cause)
 }
 
 func (m *model) invalid(key string, size uint64, o *PutOptions) bool {
@@ -153,9 +158,12 @@ func (m *model) invalid(key string, size uint64, o *PutOptions) bool {
 }
 
 // putStart gives the error that must come, or what must be dropped first when a place is found.
-func (m *model) putStart(now Time, key string, size uint64, o *PutOptions) (old *modelObject, err error) {
+func (m *model) putStart(now Time, id UUID, key string, size uint64, o *PutOptions) (old *modelObject, err error) {
 	if m.invalid(key, size, o) {
 		return nil, ErrInvalidParams
+	}
+	if m.late(now, id, key) {
+		return nil, ErrUnavailableStatus
 	}
 	old = m.objects[key]
 	if old != nil && !m.lost(old) && (!old.open || old.time+Time(m.cfg.PutDiscardMs) >= now) {
@@ -169,21 +177,21 @@ func (m *model) makeWay(now Time, old *modelObject) {
 	release := now + Time(m.cfg.PutReleaseMs)
 	if m.lost(old) {
 		if old.next != nil {
-			m.drop(old.next, release, Never)
+			m.drop(old.next, CauseDiscard, release, Never)
 		}
 		if old.open {
-			m.drop(old, release, Never)
+			m.drop(old, CauseLost, release, Never)
 			return
 		}
 		until, handed := m.hold(now, old)
-		m.drop(old, until, handed)
+		m.drop(old, CauseLost, until, handed)
 		return
 	}
 	until := old.time + Time(m.cfg.PutReleaseMs)
 	if until <= now {
 		until = 0
 	}
-	m.drop(old, until, Never)
+	m.drop(old, CauseDiscard, until, Never)
 }
 
 // created notes a write that found its places. From is the object that it will replace, or an unfinished one that it
@@ -224,7 +232,7 @@ func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) e
 	if old := m.objects[key]; old != o {
 		until, handed := m.hold(now, old)
 		o.pin, old.pin = old.pin, 0
-		m.drop(old, until, handed)
+		m.drop(old, CauseUpsert, until, handed)
 	}
 	o.open, o.time, o.sum, o.hasSum = false, now, sum, hasSum
 	if o.asks {
@@ -237,6 +245,7 @@ func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) e
 	if u := m.unit(o); u != nil {
 		u.touch = max(u.touch, now)
 	}
+	m.wrote(o)
 	return nil
 }
 
@@ -263,7 +272,7 @@ func (m *model) putRevoke(id UUID, key string) error {
 	if !o.open {
 		return ErrInvalidWrite
 	}
-	m.drop(o, 0, 0)
+	m.drop(o, CauseRevoke, 0, 0)
 	return nil
 }
 
@@ -285,6 +294,9 @@ func (m *model) readable(key string) (o *modelObject, replicas []Replica, err er
 	}
 	if best == StageGone {
 		return nil, nil, err
+	}
+	if b := m.bundles[bundle.Prefix(key)]; b != nil && b.lost > 0 && m.cfg.HideDamagedBundles && strings.HasSuffix(key, "/manifest") {
+		return nil, nil, ErrObjectNotFound
 	}
 	for _, r := range o.replicas {
 		if m.stage(r.Segment.ID) == best {
@@ -323,7 +335,7 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 		if o.open {
 			until, handed = now+Time(m.cfg.PutReleaseMs), Never
 		}
-		m.drop(o, until, handed)
+		m.drop(o, CauseLost, until, handed)
 		if next := m.objects[key]; next != nil && m.lost(next) {
 			return m.remove(now, key, force, abort)
 		}
@@ -338,22 +350,27 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 	}
 	release := now + Time(m.cfg.PutReleaseMs)
 	if o.next != nil {
-		m.drop(o.next, release, Never)
+		m.drop(o.next, CauseAbort, release, Never)
 	}
 	if o.open {
-		m.drop(o, release, Never)
+		m.drop(o, CauseAbort, release, Never)
 		return nil
 	}
 	until, handed := m.hold(now, o)
-	m.drop(o, until, handed)
+	m.drop(o, CauseRemove, until, handed)
 	return nil
 }
 
 // dead ends the writes of a client.
 func (m *model) dead(now Time, id UUID) (n int) {
+	for _, b := range m.bundles {
+		if len(m.parts(b)) > 0 && b.client == id && b.published == 0 && b.deadAt == 0 && !b.writers {
+			b.deadAt = now
+		}
+	}
 	for _, o := range m.all() {
 		if o.open && o.client == id {
-			m.drop(o, now+Time(m.cfg.WriterQuarantineMs), Never)
+			m.drop(o, CauseDead, now+Time(m.cfg.WriterQuarantineMs), Never)
 			n++
 		}
 	}
@@ -375,7 +392,7 @@ func (m *model) unmount(id UUID) {
 	for _, o := range m.all() {
 		o.replicas = slices.DeleteFunc(o.replicas, func(r Replica) bool { return r.Segment.ID == id })
 		if len(o.replicas) == 0 {
-			m.drop(o, 0, 0)
+			m.drop(o, 0, 0, 0)
 		}
 	}
 }

@@ -13,6 +13,7 @@ type placer struct {
 	worst   Stage // of segments that free ranges are taken from
 	places  []place
 	victims []name
+	tied    []name // units that go together
 	trial   []trialRange
 	cells   []cell
 	window  []int
@@ -33,12 +34,11 @@ func (c *Catalog) place(w *write) []place {
 		return p.places
 	}
 	a := c.askFor(w)
-	a.unread = c.s.heldBack.reading == 0
 	active := c.anyActive()
 	if active {
 		c.makeAllRoom(w, &a, wanted)
 	}
-	if active && len(p.places) == 0 && !a.unread {
+	if active && len(p.places) == 0 {
 		if seg, offset, ok := c.reuse(&a); ok {
 			c.taken(seg, offset)
 			return p.places
@@ -47,7 +47,11 @@ func (c *Catalog) place(w *write) []place {
 		if c.makeAllRoom(w, &a, 1); len(p.places) == 0 {
 			if seg, offset, ok := c.reuseWindow(&a); ok {
 				c.taken(seg, offset)
+				return p.places
 			}
+		}
+		if a.unread = false; len(p.places) > 0 && wanted > 1 && !c.takeAllFree(w, wanted) {
+			c.makeAllRoom(w, &a, wanted) // what went may have had copies elsewhere
 		}
 	}
 	if len(p.places) == 0 {
@@ -66,7 +70,6 @@ func (c *Catalog) placeFree(w *write, evict bool) []place {
 	wanted := c.startPlaces(w)
 	if !c.takeAllFree(w, wanted) && evict {
 		a := c.askFor(w)
-		a.unread = c.s.heldBack.reading == 0
 		c.makeAllRoom(w, &a, wanted)
 	}
 	return c.placer.places
@@ -101,7 +104,7 @@ func (c *Catalog) putBack(size uint64) {
 }
 
 func (c *Catalog) askFor(w *write) ask {
-	a := ask{now: w.now, bounds: w.bounds, write: w, number: c.asks, self: w.old, prefix: w.prefix}
+	a := ask{now: w.now, bounds: w.bounds, write: w, number: c.asks, self: w.old, bundle: w.bundle}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}

@@ -92,9 +92,8 @@ func (c *Catalog) why(n name, a *ask, o *order) int {
 	parts := false
 	if un != 0 {
 		u := c.s.unit(un)
-		pinned, soft, open = u.pinned > 0, u.soft > 0, u.open > 0
+		pinned, soft, open = u.pinned > 0, u.soft > 0, u.open > 0 || u.staging > 0
 		parts, lease = u.parts > 0, atomic.LoadInt64(&u.lease)
-		open = open || u.parts > 0 && u.manifests == 0 && lease <= int64(a.now)
 	}
 	switch {
 	case open:
@@ -103,7 +102,7 @@ func (c *Catalog) why(n name, a *ask, o *order) int {
 		return whyPinned
 	case lease > int64(a.now):
 		return whyLeased
-	case un != 0 && c.unreadBundle(un) && c.s.keepsUnread(un):
+	case un != 0 && c.unread(un) && c.s.keepsUnread(un):
 		return whyUnread
 	case !c.yields(o, c.wholeOf(n)):
 		return whyReserved

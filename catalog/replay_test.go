@@ -27,8 +27,8 @@ func testConfig() Config {
 	return Config{
 		LeaseMs: 10_000, SoftPinMs: 1_800_000, MaxSoftPinMs: 86_400_000,
 		SuspectMissedPingsMs: 3000, ClientActiveTTLMs: 10_000, ClientSuspicionTTLMs: 20_000, ClientLostTTLMs: 300_000,
-		WriterQuarantineMs: 5000,
-		PutDiscardMs:       30_000, PutReleaseMs: 600_000,
+		WriterQuarantineMs: 5000, BundleStagingIdleMs: 120_000,
+		PutDiscardMs: 30_000, PutReleaseMs: 600_000,
 		EvictionRatio: 0.05, HighWatermark: 0.9, AllowEvictSoftPinned: true, Seed: 1,
 	}
 }
@@ -100,6 +100,7 @@ type dumpedObject struct {
 type dumped struct {
 	Segments              []dumpedSegment
 	Objects               []dumpedObject
+	Bundles               []string
 	Keys, Units           uint64
 	Allocated, Capacity   uint64
 	NextReplica, HeldBack uint64
@@ -134,6 +135,7 @@ func dump(s *state, now Time) dumped {
 			d.ByOwner = append(d.ByOwner, id.String()+" "+seg.info.ID.String())
 		}
 	}
+	d.Bundles = dumpBundles(s, now)
 	slices.Sort(d.ByName)
 	slices.Sort(d.ByOwner)
 	eachRecord(s, func(n name, r *record) {
@@ -230,10 +232,12 @@ func check(t fataler, s *state) {
 	if records-staged != s.keys || allocated != s.allocated {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
+	checkBundles(t, s)
 	checkUnits(t, s, lists)
 	checkShares(t, s)
-	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
-		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
+	if lists[listSpent] != s.spent.count || lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count ||
+		lists[listUnread] != s.unread.count || lists[listOpen] != s.open.count {
+		t.Fatalf("lists %v, counts %d %d %d %d %d", lists, s.spent.count, s.ages.count, s.soft.count, s.unread.count, s.open.count)
 	}
 	var capacity, waiting uint64
 	count := 0
@@ -325,8 +329,9 @@ func TestSizes(t *testing.T) {
 		most uintptr
 	}{
 		{"replica", unsafe.Sizeof(replica{}), 40},
-		{"record", unsafe.Sizeof(record{}), 120},
-		{"unit", unsafe.Sizeof(unit{}), 80},
+		{"record", unsafe.Sizeof(record{}), 136},
+		{"unit", unsafe.Sizeof(unit{}), 104},
+		{"bundle", unsafe.Sizeof(bundleRecord{}), 208},
 		{"shard", unsafe.Sizeof(shard{}), 64},
 	} {
 		if c.got > c.most {

@@ -11,18 +11,21 @@ import (
 // state is what Changes build, and beside it the soft fields of records that live in the same slots. Its methods want
 // Catalog.mu, except where they say otherwise.
 type state struct {
-	seed   maphash.Seed // per process: nothing that is logged or compared may depend on it
-	arena  *arena
-	shards []shard
-	groups []table // index of units
+	seed    maphash.Seed // per process: nothing that is logged or compared may depend on it
+	arena   *arena
+	shards  []shard
+	groups  []table // index of units
+	bundles []table // index of bundles
 
 	segments segmentTable
 	owners   ownerTable
 	shares   shareTable
 
-	ages ages     // complete, unpinned
-	soft ages     // complete, soft pinned
-	open openList // being written
+	spent  ages     // bundles of no use any more
+	ages   ages     // complete, unpinned
+	soft   ages     // complete, soft pinned
+	unread ages     // published bundles that nobody has read
+	open   openList // being written
 
 	pins     map[name]Time // ends of soft pins
 	pinEnds  timeHeap[name]
@@ -30,8 +33,13 @@ type state struct {
 	staged   map[name]name       // by the object with markReplaced: the write that will take its place
 	heldBack quarantine
 
+	idle   bundleList // of no use unless something happens to them; longest untouched first
+	ended  bundleList // without members
+	recent name       // the bundle looked up last; 0 is none
+
 	keys        uint64 // records in the index
 	units       uint64
+	bundleCount uint64 // bundles that have members
 	allocated   uint64
 	capacity    uint64
 	nextReplica uint64 // id of the next replica
@@ -49,8 +57,11 @@ func newState() *state {
 		arena:       newArena(),
 		shards:      make([]shard, 1<<limits.CatalogShardBits),
 		groups:      make([]table, 1<<limits.CatalogUnitShardBits),
+		bundles:     make([]table, 1<<limits.CatalogUnitShardBits),
+		spent:       ages{list: listSpent},
 		ages:        ages{list: listAge},
 		soft:        ages{list: listSoft},
+		unread:      ages{list: listUnread},
 		pins:        map[name]Time{},
 		pending:     map[name]pendingPin{},
 		staged:      map[name]name{},
@@ -114,7 +125,7 @@ func (s *state) prune(n name) bool {
 			continue
 		}
 		if r.replicas == 1 {
-			s.removeRecord(n, 0, 0)
+			s.removeRecord(n, departure{})
 			return false
 		}
 		rn = s.dropReplica(n, rn, 0, 0)
@@ -152,18 +163,28 @@ func (s *state) addRecord(c *Change) name {
 	} else if prefix != "" {
 		s.join(n, prefix, false)
 	}
+	if part != bundle.NoPart {
+		s.joinBundle(n, prefix, part, c)
+	}
 	return n
 }
 
-// removeRecord takes an object away with its replicas; see freeRange for until and handed.
-func (s *state) removeRecord(n name, until, handed Time) {
+// A departure says how an object or a replica goes; nothing of it is set when its segment went.
+type departure struct {
+	cause         Cause
+	at            Time
+	until, handed Time // see freeRange
+}
+
+// removeRecord takes an object away with its replicas.
+func (s *state) removeRecord(n name, d departure) {
 	r := s.record(n)
 	s.unindex(n)
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, r, rep.offset, until, handed)
+		s.freeRange(rep.segment, r, rep.offset, d.until, d.handed)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -172,6 +193,7 @@ func (s *state) removeRecord(n name, until, handed Time) {
 	s.delist(n)
 	s.setPin(n, 0)
 	s.dropPending(n)
+	s.leaveBundle(n, d.cause, d.at)
 	s.leave(n)
 	s.owners.unref(r.client)
 	s.shares.unref(r.tenant)
@@ -201,6 +223,9 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 	seg.used += r.size
 	s.allocated += r.size
 	s.charge(seg, r.share, r.size)
+	if r.bundle != 0 {
+		s.bundle(r.bundle).allocated += r.size
+	}
 	s.nextReplica = max(s.nextReplica, c.ID+1)
 	return true
 }
@@ -208,6 +233,9 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 // dropReplica takes one of several replicas off an object and returns the one that follows it.
 func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	r, rep := s.record(n), s.replica(rn)
+	if r.bundle != 0 {
+		s.bundle(r.bundle).allocated -= r.size
+	}
 	s.segments.unlink(s, rn)
 	s.freeRange(rep.segment, r, rep.offset, until, handed)
 	sh := s.shard(s.hash(r.key()))
@@ -281,42 +309,45 @@ func (s *state) settle(n name) {
 	if r.unit != 0 {
 		s.settleUnit(r.unit)
 	}
+	if r.bundle != 0 && r.done == r.isOpen() {
+		s.settleMember(n)
+	}
+}
+
+// enlist adds a record or a unit to one of the ages.
+func (s *state) enlist(n name, list uint8, at int64) {
+	if l := s.agesOf(list); l != nil {
+		l.add(s, n, bucketOf(at))
+	}
 }
 
 // agesOf gives the ages of a list; nil for a list of another sort.
 func (s *state) agesOf(list uint8) *ages {
 	switch list {
+	case listSpent:
+		return &s.spent
 	case listAge:
 		return &s.ages
 	case listSoft:
 		return &s.soft
+	case listUnread:
+		return &s.unread
 	}
 	return nil
 }
 
-// enlist adds a record or a unit to one of the ages.
-func (s *state) enlist(n name, list uint8, at int64) {
-	switch list {
-	case listAge:
-		s.ages.add(s, n, bucketOf(at))
-	case listSoft:
-		s.soft.add(s, n, bucketOf(at))
-	}
-}
-
 // delist takes a record or a unit out of whatever list it is in.
 func (s *state) delist(n name) {
-	switch s.node(n).list {
+	switch list := s.node(n).list; list {
+	case listNone:
 	case listOpen:
 		s.open.cut(s, n)
 		s.owners.list[s.record(n).client].open--
 		if un := s.record(n).unit; un != 0 {
 			s.unit(un).open--
 		}
-	case listAge:
-		s.ages.cut(s, n)
-	case listSoft:
-		s.soft.cut(s, n)
+	default:
+		s.agesOf(list).cut(s, n)
 	}
 }
 

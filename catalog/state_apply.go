@@ -64,10 +64,10 @@ func (s *state) applyPut(c *Change, held bool) {
 			}
 		}
 		if st != 0 {
-			s.removeRecord(st, 0, 0)
+			s.removeRecord(st, departure{cause: CauseUpsert, at: c.Time})
 		}
 		if !c.Staged {
-			s.removeRecord(old, 0, 0)
+			s.removeRecord(old, departure{cause: CauseUpsert, at: c.Time})
 			old = 0
 		}
 	}
@@ -87,6 +87,7 @@ func (s *state) applyPut(c *Change, held bool) {
 		}
 	}
 	if r.replicas == 0 {
+		s.leaveBundle(n, CauseRevoke, c.Time)
 		s.leave(n)
 		s.owners.unref(r.client)
 		s.shares.unref(r.tenant)
@@ -168,6 +169,9 @@ func (s *state) applyEnd(c *Change) {
 			u.manifests++
 		}
 	}
+	if r.bundle != 0 {
+		s.writeBundle(r.bundle, c.Time)
+	}
 	s.settle(n)
 	if s.shares.expires {
 		s.schedule(n)
@@ -208,7 +212,7 @@ func (s *state) applyReopen(c *Change) {
 		return
 	}
 	if st := s.stagedOf(n); st != 0 {
-		s.removeRecord(st, 0, 0)
+		s.removeRecord(st, departure{cause: CauseUpsert, at: c.Time})
 	}
 	r := s.record(n)
 	s.delist(n) // while it still counts for the old writer; it goes to the end of the unfinished
@@ -218,7 +222,10 @@ func (s *state) applyReopen(c *Change) {
 	sh.mu.Unlock()
 	if r.marks&markPublished != 0 && s.unfinished(n) { // a Change that names none of its replicas opens nothing
 		r.marks &^= markPublished
-		s.unit(r.unit).manifests--
+		u := s.unit(r.unit)
+		if u.manifests--; u.manifests == 0 && u.group {
+			s.unlistUnit(u)
+		}
 	}
 	old := r.client
 	r.client = s.owners.ref(c.Client)
@@ -227,6 +234,10 @@ func (s *state) applyReopen(c *Change) {
 	if r.unit != 0 {
 		u := s.unit(r.unit)
 		u.lastTouch = max(u.lastTouch, r.time)
+	}
+	if r.bundle != 0 {
+		s.writtenBy(s.bundle(r.bundle), r.client)
+		s.writeBundle(r.bundle, c.Time)
 	}
 	s.dropPending(n)
 	if c.SoftPin != SoftPinPreserve {
@@ -272,7 +283,7 @@ func (s *state) applyDrop(c *Change) {
 		return
 	}
 	if s.mentioned(n, c.Replicas) == int(s.record(n).replicas) {
-		s.removeRecord(n, c.Until, c.HandedOut)
+		s.removeRecord(n, departure{c.Cause, c.Time, c.Until, c.HandedOut})
 		return
 	}
 	for rn := n; rn != 0; {

@@ -73,7 +73,7 @@ func (s *state) takeOver(old, n name, c *Change) {
 	sh.mu.Unlock()
 	s.shares.list[s.record(old).share].keys--
 	s.shares.list[s.record(n).share].keys++
-	s.removeRecord(old, c.Until, c.HandedOut)
+	s.removeRecord(old, departure{CauseUpsert, c.Time, c.Until, c.HandedOut})
 	if pin != 0 {
 		s.setPin(n, pin)
 	}

@@ -30,12 +30,19 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 		out.AbortedPuts += uint64(c.WriterGone(now, id))
 	}
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
+	c.inSlices(func() bool { return c.collectDead(now) })
+	c.inSlices(func() bool { return c.collectIdle(now) })
+	c.retire(now)
 	c.inSlices(func() bool { return c.endQuarantine(now) })
 	c.inSlices(func() bool { return c.endPins(now) })
 	c.inSlices(func() bool { return c.s.reaccount(limits.CatalogSliceItems) })
 	c.inSlices(func() bool { return c.expire(now, &out) })
 	c.inSlices(func() bool { return c.keepShares(now, &out) })
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heedReads()
+	out.Bundles, c.watch.news = c.watch.news, BundleNews{}
 	return out
 }
 
@@ -141,7 +148,11 @@ func (c *Catalog) evictAbove(now Time, out *Swept) (more bool) {
 		sw.evicting = false
 		return false
 	}
-	c.pickOldest(now, allocated-target, &c.s.ages)
+	c.heedReads()
+	c.pickOldest(now, allocated-target, &c.s.spent)
+	if len(c.placer.victims) == 0 {
+		c.pickOldest(now, allocated-target, &c.s.ages)
+	}
 	if len(c.placer.victims) == 0 && c.cfg.AllowEvictSoftPinned && allocated > mark*usable {
 		c.pickOldest(now, allocated-mark*usable, &c.s.soft)
 	}
@@ -173,6 +184,7 @@ func (c *Catalog) inSight(n name) bool {
 func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 	c.startVictims()
 	c.placer.needer = forWatermark
+	a := ask{now: now, soft: list == &c.s.soft}
 	order := c.order(0, 0)
 	w := order.walk(list, now)
 	for n := c.candidate(&w, now); n != 0 && bytes > 0; n = c.candidate(&w, now) {
@@ -183,11 +195,11 @@ func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 			list.add(c.s, n, bucketOf(int64(now)+limits.AsideMs))
 			continue
 		}
-		if c.unreadBundle(n) && c.s.keepsUnread(n) || !c.yields(order, n) {
+		if c.stays(n, &a) || !c.yields(order, n) {
 			continue
 		}
 		from := len(c.placer.victims)
-		c.addVictim(n)
+		c.addVictims(n)
 		c.gone(order, n)
 		for _, v := range c.placer.victims[from:] {
 			bytes -= float64(c.s.record(v).size) * float64(c.s.record(v).replicas)

@@ -34,6 +34,12 @@ type Config struct {
 
 	WriterQuarantineMs int64 // how long the range of a write stays untouched after its writer is known to be dead
 
+	// BundleStagingIdleMs is how long nothing may happen to a bundle that is being written, or reclaimed, before what there
+	// is of it goes; 0 for ever.
+	BundleStagingIdleMs int64
+	HideDamagedBundles  bool            // the manifest of a bundle that lost members is absent for readers
+	Retention           []RetentionRule // published bundles that go by themselves
+
 	EvictionRatio        float64 // share of the capacity that the background eviction frees below the watermark
 	HighWatermark        float64 // share of the capacity above which the background eviction starts; 0 never
 	AllowEvictSoftPinned bool    // soft pinned objects may go when nothing else can
@@ -165,6 +171,7 @@ type Swept struct {
 	AbortedPuts      uint64 // unfinished objects of GoneClients
 	ExpiredKeys      uint64 // of workloads with a TTL
 	ExpiredBytes     uint64
+	Bundles          BundleNews
 }
 
 // Stats are the figures behind the metrics. The counters only grow.
@@ -198,6 +205,7 @@ type Stats struct {
 	AbortedPuts           uint64 // unfinished objects of writers known to be dead, or removed by force
 	ExpiredClients        uint64 // clients that are gone
 	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
+	Bundles               BundleStats
 	Refusals              Refusals
 }
 

@@ -88,17 +88,9 @@ func (m *model) free() (bytes uint64) {
 	return bytes
 }
 
-// together lists what goes with an object.
-func (m *model) together(o *modelObject) []*modelObject {
-	if unit := unitOf(o); unit != "" {
-		return m.members(unit)
-	}
-	return []*modelObject{o}
-}
-
 // givenUp tells whether the rules of workloads ever let an object go.
 func (m *model) givenUp(o *modelObject) bool {
-	all := m.together(o)
+	all := m.tied(o)
 	parts := slices.ContainsFunc(all, func(x *modelObject) bool { return bundle.Prefix(x.key) != "" })
 	unread := m.unread(o)
 	for _, x := range all {
@@ -112,7 +104,7 @@ func (m *model) givenUp(o *modelObject) bool {
 
 // reserved tells whether an object, or one that goes with it, is of a workload with a reservation.
 func (m *model) reserved(o *modelObject) bool {
-	return slices.ContainsFunc(m.together(o), func(x *modelObject) bool { return m.rule(x).ReservedBytes > 0 })
+	return slices.ContainsFunc(m.tied(o), func(x *modelObject) bool { return m.rule(x).ReservedBytes > 0 })
 }
 
 // evictableBytes adds up what may be evicted for a put, leaving workloads with reservations alone; only of one workload if
@@ -123,7 +115,7 @@ func (r *modelRun) evictableBytes(key, group string, e effort, workload *Workloa
 		if !m.evictable(r.now, o, key, group, e.soft) || !m.ripe(r.now, o) || !e.unread && m.unread(o) || m.reserved(o) && workload == nil {
 			continue
 		}
-		if workload != nil && slices.ContainsFunc(m.together(o), func(x *modelObject) bool { return m.rule(x).Name != workload.Name }) {
+		if workload != nil && slices.ContainsFunc(m.tied(o), func(x *modelObject) bool { return m.rule(x).Name != workload.Name }) {
 			continue
 		}
 		bytes += m.bytes(o)
@@ -290,7 +282,7 @@ func (r *modelRun) expire() {
 	for _, key := range r.expired {
 		o := m.objects[key]
 		until, handed := m.hold(r.now, o)
-		m.drop(o, until, handed)
+		m.drop(o, CauseExpire, until, handed)
 	}
 	r.expired = nil
 }

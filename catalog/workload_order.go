@@ -94,6 +94,9 @@ func (c *Catalog) yields(o *order, n name) bool {
 		return true
 	}
 	s := c.s
+	if c.knotted(n) {
+		return c.yieldsTied(o, n)
+	}
 	if s.isUnit(n) && s.unit(n).strangers > 0 {
 		return c.yieldsMixed(o, n)
 	}

@@ -140,11 +140,14 @@ func (c *Catalog) fill(a *ask) bool {
 
 // fillFrom adds victims in an order until nothing is missing, or there are most.
 func (c *Catalog) fillFrom(a *ask, n *need, o *order, most int) {
-	for _, list := range [...]*ages{&c.s.ages, &c.s.soft} {
-		if list == &c.s.soft && !c.cfg.AllowEvictSoftPinned {
-			return
+	soft := a.soft
+	defer func() { a.soft = soft }()
+	a.soft = c.cfg.AllowEvictSoftPinned
+	for _, list := range victimLists {
+		if !a.takes(list) {
+			continue
 		}
-		w := o.walk(list, a.now)
+		w := o.walk(c.s.agesOf(list), a.now)
 		for {
 			if o.only && n.own == 0 || !o.only && n.room == 0 || len(c.placer.victims) >= most {
 				return
@@ -157,7 +160,7 @@ func (c *Catalog) fillFrom(a *ask, n *need, o *order, most int) {
 				continue
 			}
 			from := len(c.placer.victims)
-			c.addVictim(v)
+			c.addVictims(v)
 			c.gone(o, v)
 			for _, m := range c.placer.victims[from:] {
 				c.subtract(a, n, m)
@@ -226,20 +229,17 @@ func (c *Catalog) evictSlice(now Time, out *Swept) bool {
 	return true
 }
 
-// rank tells how willingly something goes that a window covers: what goes first by the order, then the older.
-func (c *Catalog) rank(o *order, n name, age uint32) uint32 {
-	if !o.any {
-		return age
-	}
+// rank tells how willingly something goes that a window covers: by its list, then what goes first by the order, then the
+// older.
+func (c *Catalog) rank(o *order, n name, list uint8, age uint32) uint32 {
+	first := uint32(list-listSpent) * rankAges
 	for i, share := range o.turns {
 		if share == c.s.node(n).share {
-			return uint32(i)
+			return first + uint32(i)
 		}
 	}
-	return rankOthers + min(age, rankOthers-2)
+	return first + uint32(len(o.turns)) + min(age, rankAges-limits.SharesMax-1)
 }
-
-const rankOthers = 1 << 31
 
 // victimsYield tells whether all victims may go together, where each was looked at alone.
 func (c *Catalog) victimsYield(o *order) bool {

@@ -106,6 +106,6 @@ func (c *Catalog) WorkloadStats() []WorkloadStat {
 // countEvicted counts a victim for its workload.
 func (c *Catalog) countEvicted(n name) {
 	r := c.s.record(n)
-	unread := r.unit != 0 && c.unreadBundle(r.unit)
+	unread := r.unit != 0 && c.unread(r.unit)
 	c.s.shares.list[r.share].counts.evicted(c.placer.needer, r.size*uint64(r.replicas), unread)
 }

@@ -122,7 +122,7 @@ func (c *Catalog) expireOne(now Time, sh *share, n name, out *Swept) (went int) 
 		case ends > int64(now):
 			c.s.stampUnit(sh, n, u.lastTouch)
 			return 0
-		case u.open > 0 || u.parts > 0 && u.manifests == 0:
+		case u.open > 0 || u.staging > 0:
 			c.s.stampUnit(sh, n, int64(now)-sh.rule.TTLMs+recheckMs)
 			return 0
 		}

@@ -569,3 +569,20 @@ const (
 	// DeadlineSpare is how many outdated deadlines of a workload are kept, beside one per object, before they are cleared.
 	DeadlineSpare = 1024
 )
+
+// catalog: bundles.
+const (
+	// BundleTombstoneMs is for how long it is remembered what became of a bundle: long enough for somebody who repeats a
+	// reclaim or looks after an alarm.
+	BundleTombstoneMs = 10 * 60_000
+	// BundleTombstones bounds those memories, of some 300 bytes each. A large job reclaims a few hundred bundles a minute.
+	BundleTombstones = 16384
+	// BundleNews is how many bundles of a kind are told of after one sweep, for log lines and histograms: a large job
+	// finishes a hundred in a second, and there are ten sweeps in one.
+	BundleNews = 1024
+	// EvictTied bounds the members looked at of bundles that carry several groups, for one choice of a victim: what is tied
+	// to more is not evicted.
+	EvictTied = 4096
+	// BundleRetireMs is how often the rules of retention look at all bundles; their ages are minutes and more.
+	BundleRetireMs = 1000
+)
