@@ -567,10 +567,7 @@ func (r *modelRun) pass(ms Time) {
 		return
 	}
 	for _, o := range m.objects {
-		inSight := func(x *modelObject) bool {
-			return slices.ContainsFunc(x.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
-		}
-		if inSight(o) && !m.reserved(o) && !m.unread(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
+		if m.inSight(o) && !m.reserved(o) && !m.unread(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
 			r.t.Fatalf("%v of %v bytes are allocated and %q stays", allocated, usable, o.key)
 		}
 	}

@@ -294,7 +294,7 @@ func (s *state) settle(n name) {
 	case r.marks&markSoftPin != 0:
 		want = listSoft
 	}
-	if want != r.list {
+	if was := r.list; want != was {
 		s.delist(n)
 		if want == listOpen {
 			s.open.add(s, n)
@@ -304,6 +304,9 @@ func (s *state) settle(n name) {
 			}
 		} else {
 			s.enlist(n, want, max(r.time, atomic.LoadInt64(&r.lease)))
+			if was == listOpen && s.shares.expires {
+				s.schedule(n)
+			}
 		}
 	}
 	if r.unit != 0 {

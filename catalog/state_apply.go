@@ -173,9 +173,6 @@ func (s *state) applyEnd(c *Change) {
 		s.writeBundle(r.bundle, c.Time)
 	}
 	s.settle(n)
-	if s.shares.expires {
-		s.schedule(n)
-	}
 }
 
 // complete makes replicas readable. The caller holds the shard's lock.
@@ -244,6 +241,9 @@ func (s *state) applyReopen(c *Change) {
 		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
 	}
 	s.settle(n)
+	if s.shares.expires && !r.isOpen() {
+		s.schedule(n) // nothing was opened, and yet it is younger now
+	}
 }
 
 // setStatus moves the named replicas from one status to another. The caller holds the shard's lock.

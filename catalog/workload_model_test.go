@@ -118,9 +118,25 @@ func (r *modelRun) evictableBytes(key, group string, e effort, workload *Workloa
 		if workload != nil && slices.ContainsFunc(m.tied(o), func(x *modelObject) bool { return m.rule(x).Name != workload.Name }) {
 			continue
 		}
+		if !slices.ContainsFunc(m.tied(o), m.inSight) {
+			continue // looked at again a little later
+		}
+		if workload == nil {
+			for _, x := range o.replicas {
+				if m.stage(x.Segment.ID) < StageSuspected {
+					bytes += o.size
+				}
+			}
+			continue
+		}
 		bytes += m.bytes(o)
 	}
 	return bytes
+}
+
+// inSight tells whether readers may see a copy of an object.
+func (m *model) inSight(o *modelObject) bool {
+	return slices.ContainsFunc(o.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
 }
 
 // A modelAsk is what a put is judged by: what there was when it began.

@@ -156,7 +156,7 @@ func (c *Catalog) fillFrom(a *ask, n *need, o *order, most int) {
 			if v == 0 {
 				break
 			}
-			if c.s.record(c.firstOf(v)).marks&markVictim != 0 || c.stays(v, a) || !c.yields(o, v) {
+			if c.s.record(c.firstOf(v)).marks&markVictim != 0 || c.stays(v, a) || !o.only && !c.inSight(v) || !c.yields(o, v) {
 				continue
 			}
 			from := len(c.placer.victims)
@@ -171,11 +171,22 @@ func (c *Catalog) fillFrom(a *ask, n *need, o *order, most int) {
 
 // subtract takes a victim off what is needed.
 func (c *Catalog) subtract(a *ask, n *need, victim name) {
-	bytes := c.s.bytesOf(victim)
 	if c.s.record(victim).share == a.share {
-		n.own -= min(n.own, bytes)
+		n.own -= min(n.own, c.s.bytesOf(victim))
 	}
-	n.room -= min(n.room, bytes)
+	n.room -= min(n.room, c.s.roomOf(victim))
+}
+
+// roomOf gives the bytes that become free for others when an object goes.
+func (s *state) roomOf(n name) (bytes uint64) {
+	for rn := n; rn != 0; {
+		rep := s.replica(rn)
+		rn = rep.more
+		if seg := s.segments.list[rep.segment]; !seg.dead.Load() && seg.at() < StageSuspected {
+			bytes += s.record(n).size
+		}
+	}
+	return bytes
 }
 
 // spareVictims gives up the victims that were chosen.

@@ -181,6 +181,9 @@ func (s *state) reaccount(limit int) (more bool) {
 			s.moveRecord(n, to)
 		}
 		s.settle(n)
+		if r.unit != 0 {
+			to = s.unit(r.unit).share
+		}
 		if t.expires && !r.isOpen() && (moved || t.list[to].deadlines.catching) {
 			s.schedule(n)
 		}
