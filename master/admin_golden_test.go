@@ -85,6 +85,7 @@ func (e exchange) compare(t *testing.T, name string, h http.Handler) {
 
 // fakeMaster is an AdminSource with a fixed content.
 type fakeMaster struct {
+	fakeBundles
 	standing Standing
 	stats    metrics.Stats
 	keys     []string

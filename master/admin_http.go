@@ -16,6 +16,7 @@ import (
 // masters. It keeps nothing but the rates of the summary; everything else is asked of its source per request.
 type Admin struct {
 	source    AdminSource
+	bundles   BundleSource
 	workloads WorkloadSource
 	registry  *metrics.Registry
 	build     metrics.Build
@@ -43,7 +44,7 @@ func (p *page) handler(method string) http.HandlerFunc {
 // NewAdmin returns the pages over source and the counters of remote calls.
 func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Admin {
 	a := &Admin{
-		source: source, workloads: source, build: build,
+		source: source, bundles: source, workloads: source, build: build,
 		registry: metrics.NewRegistry(source, calls, build),
 		summary:  newSummary(source, calls, time.Now()),
 	}
@@ -63,11 +64,14 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/get_segments_detail":    {serve: a.serveSegments, servicePlane: true},
 		"/query_segment":          {serve: a.serveQuerySegment, servicePlane: true},
 		"/api/v1/segments/status": {serve: a.serveSegmentState, servicePlane: true},
+		bundlesPath:               {serve: a.serveBundles, servicePlane: true},
+		bundlesPath + "/gc":       {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.collectBundles}},
 		workloadsPath: {serve: a.serveWorkloads, servicePlane: true, others: map[string]http.HandlerFunc{
 			http.MethodPut: a.putWorkloads, http.MethodDelete: a.deleteWorkloads,
 		}},
 	}
 	a.items = map[string]page{
+		bundlesPath: {serve: a.serveBundle, servicePlane: true, others: map[string]http.HandlerFunc{http.MethodDelete: a.reclaimBundle}},
 		workloadsPath: {serve: a.serveWorkload, servicePlane: true, others: map[string]http.HandlerFunc{
 			http.MethodPut: a.putWorkload, http.MethodDelete: a.deleteWorkload,
 		}},

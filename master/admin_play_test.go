@@ -27,7 +27,7 @@ func play(t *testing.T, script string, h http.Handler, more func(d *datadriven.T
 			d.Fatalf(t, "%s: want one target", d.Cmd)
 		}
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(d.Cmd, d.CmdArgs[0].Key, strings.NewReader(d.Input)))
+		h.ServeHTTP(w, httptest.NewRequest(d.Cmd, d.CmdArgs[0].String(), strings.NewReader(d.Input)))
 		kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
 		body := strings.NewReplacer("},{", "},\n {", ":[{", ":[\n {").Replace(w.Body.String())
 		return fmt.Sprintf("%d %s\n%s\n", w.Code, kind, body)

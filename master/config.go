@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"mooncake/catalog"
 )
 
 // Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
@@ -59,10 +61,8 @@ type Config struct {
 	BundleStagingIdle time.Duration
 	// HideDamagedBundles answers look-ups of a bundle that lost members as if it were gone, so that readers fail at once.
 	HideDamagedBundles bool
-	// BundleRetentionAge and BundleRetentionCount reclaim published bundles: those that are older, and the oldest beyond
-	// so many of one prefix and partition; 0 = never.
-	BundleRetentionAge   time.Duration
-	BundleRetentionCount int
+	// BundleRetention reclaims published bundles by age or number; of several rules whose prefixes fit the longest counts.
+	BundleRetention []catalog.RetentionRule
 	// WorkloadsFile, when set, holds the rules of workloads, read once at the start.
 	WorkloadsFile string
 
@@ -124,8 +124,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--put_start_release_timeout_sec=%g must be above --put_start_discard_timeout_sec=%g", c.PutRelease.Seconds(), c.PutDiscard.Seconds())
 	case c.SoftPinTTL > c.MaxSoftPinTTL:
 		return fmt.Errorf("--default_kv_soft_pin_ttl=%s is above --max_kv_soft_pin_ttl=%s", c.SoftPinTTL, c.MaxSoftPinTTL)
-	case c.BundleRetentionCount < 0:
-		return fmt.Errorf("--bundle_retention_count=%d is below 0", c.BundleRetentionCount)
 	case c.DefaultFamily != "12" && c.DefaultFamily != "13" && c.DefaultFamily != "14":
 		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
 	case c.IO != "raw" && c.IO != "std":
@@ -188,8 +186,9 @@ func (c *Config) String() string {
 	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
 	add("bundle_staging_idle_sec", c.BundleStagingIdle.Seconds())
 	add("hide_damaged_bundles", c.HideDamagedBundles)
-	add("bundle_retention_sec", c.BundleRetentionAge.Seconds())
-	add("bundle_retention_count", c.BundleRetentionCount)
+	if len(c.BundleRetention) > 0 {
+		add("bundle_retention", FormatRetention(c.BundleRetention))
+	}
 	if c.WorkloadsFile != "" {
 		add("workloads_file", c.WorkloadsFile)
 	}

@@ -27,7 +27,9 @@ type Service struct {
 	suspicion *suspicion
 	calls     *metrics.Calls
 	workloads workloads
-	table     [wire.NumCalls]boundCall
+
+	bundleTimes bundleTimes
+	table       [wire.NumCalls]boundCall
 
 	suspected, lost atomic.Uint64 // clients that entered these stages
 

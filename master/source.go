@@ -36,9 +36,6 @@ func refusalsBy(r *catalog.Refusals) []metrics.Refusal {
 	}
 }
 
-// BundleFigures implements metrics.Source.
-func (s *Service) BundleFigures() metrics.Bundles { return metrics.Bundles{} }
-
 // WorkloadFigures implements metrics.Source.
 func (s *Service) WorkloadFigures() []metrics.Workload {
 	stats := s.cat.WorkloadStats()

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -12,17 +14,22 @@ const (
 
 // BundleState is what there is of bundles in one state.
 type BundleState struct {
-	State   string // label value, as PUBLISHED
-	Bundles uint64
-	Bytes   uint64 // of all copies of what is left of them
+	Workload string // in Bundles.ByWorkload only; "" for what no rule fits
+	State    string // label value, as PUBLISHED
+	Bundles  uint64
+	Bytes    uint64 // of all copies of what is left of them
 }
 
 // Bundles are the figures about bundles at a scrape.
 type Bundles struct {
 	States         []BundleState
-	Orphans        uint64 // unpublished bundles given up: their writer died, or was idle for too long
-	CollectedBytes uint64 // of the copies that went with them, or that an operator reclaimed
+	ByWorkload     []BundleState
+	Published      uint64 // bundles whose manifest was completed
+	Orphans        uint64 // bundles given up: their writer died, or nothing happened to them for too long
+	CollectedBytes uint64 // of the copies that went with them
 	EvictedUnread  uint64 // published bundles that went before anybody read them
+	Retired        uint64 // published bundles that went by a rule of retention
+	LateWrites     uint64 // writes refused because their bundle had been given up
 	Times          []BundleTimes
 }
 
@@ -104,14 +111,18 @@ var bundleRows = []struct {
 	name, help string
 	value      func(*Bundles) uint64
 }{
-	{"master_bundle_orphans_total", "Unpublished bundles given up: their writer died, or was idle for too long.", func(b *Bundles) uint64 { return b.Orphans }},
-	{"master_bundle_gc_bytes_total", "Bytes of the copies that went with bundles given up, or that an operator reclaimed.", func(b *Bundles) uint64 { return b.CollectedBytes }},
+	{"master_bundle_orphans_total", "Bundles given up: their writer died, or nothing happened to them for too long.", func(b *Bundles) uint64 { return b.Orphans }},
+	{"master_bundle_gc_bytes_total", "Bytes of the copies that went with bundles given up.", func(b *Bundles) uint64 { return b.CollectedBytes }},
+	{"mooncake_go_bundles_published_total", "Bundles whose manifest was completed.", func(b *Bundles) uint64 { return b.Published }},
 	{"mooncake_go_bundles_evicted_unread_total", "Published bundles that were evicted before anybody read them.", func(b *Bundles) uint64 { return b.EvictedUnread }},
+	{"mooncake_go_bundles_retired_total", "Published bundles that went by a rule of retention.", func(b *Bundles) uint64 { return b.Retired }},
+	{"mooncake_go_bundle_late_writes_total", "Writes refused because their bundle had been given up.", func(b *Bundles) uint64 { return b.LateWrites }},
 }
 
 // bundleCollector renders the series of bundles and workloads.
 type bundleCollector struct {
 	bundles, bytes, publish, handoff *prometheus.Desc
+	workloadBundles, workloadBytes   *prometheus.Desc
 	refusals, evictedFor             *prometheus.Desc
 	totals, rows                     []*prometheus.Desc // of bundleRows, workloadRows
 }
@@ -119,8 +130,11 @@ type bundleCollector struct {
 func newBundleCollector() *bundleCollector {
 	workload := []string{"workload"}
 	c := &bundleCollector{
-		bundles: prometheus.NewDesc("master_bundles", "Bundles known, by state.", []string{"state"}, nil),
-		bytes:   prometheus.NewDesc("master_bundle_bytes", "Bytes of all copies of what is left of bundles, by state.", []string{"state"}, nil),
+		bundles:         prometheus.NewDesc("master_bundles", "Bundles known, by state.", []string{"state"}, nil),
+		bytes:           prometheus.NewDesc("master_bundle_bytes", "Bytes of all copies of what is left of bundles, by state.", []string{"state"}, nil),
+		workloadBundles: prometheus.NewDesc("mooncake_go_workload_bundles", "Bundles of the workload, by state.", []string{"state", "workload"}, nil),
+		workloadBytes: prometheus.NewDesc("mooncake_go_workload_bundle_bytes", "Bytes of all copies of what is left of the workload's bundles, by state.",
+			[]string{"state", "workload"}, nil),
 		publish: prometheus.NewDesc("master_bundle_publish_seconds", "From the first write of a bundle to its manifest.", workload, nil),
 		handoff: prometheus.NewDesc("master_bundle_handoff_seconds", "From the manifest of a bundle to its first reader.", workload, nil),
 		refusals: prometheus.NewDesc("mooncake_go_workload_put_refusals_total",
@@ -138,10 +152,8 @@ func newBundleCollector() *bundleCollector {
 }
 
 func (c *bundleCollector) describe(out chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bundles, c.bytes, c.publish, c.handoff, c.refusals, c.evictedFor}, c.totals...) {
-		out <- d
-	}
-	for _, d := range c.rows {
+	own := []*prometheus.Desc{c.bundles, c.bytes, c.publish, c.handoff, c.workloadBundles, c.workloadBytes, c.refusals, c.evictedFor}
+	for _, d := range slices.Concat(own, c.totals, c.rows) {
 		out <- d
 	}
 }
@@ -150,6 +162,10 @@ func (c *bundleCollector) collect(b *Bundles, workloads []Workload, out chan<- p
 	for _, s := range b.States {
 		out <- constant(c.bundles, gauge, s.Bundles, s.State)
 		out <- constant(c.bytes, gauge, s.Bytes, s.State)
+	}
+	for _, s := range b.ByWorkload {
+		out <- constant(c.workloadBundles, gauge, s.Bundles, s.State, workloadLabel(s.Workload))
+		out <- constant(c.workloadBytes, gauge, s.Bytes, s.State, workloadLabel(s.Workload))
 	}
 	for i, r := range bundleRows {
 		out <- constant(c.totals[i], counter, r.value(b))

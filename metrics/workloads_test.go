@@ -15,8 +15,9 @@ func withBundles() *fakeSource {
 	times.Workload = "rollout"
 	return &fakeSource{
 		bundles: Bundles{
-			States:  []BundleState{{"STAGING", 1, 2}, {"PUBLISHED", 3, 4}},
-			Orphans: 5, CollectedBytes: 6, EvictedUnread: 7, Times: []BundleTimes{times, {}},
+			States:     []BundleState{{"", "STAGING", 1, 2}, {"", "PUBLISHED", 3, 4}},
+			ByWorkload: []BundleState{{"rollout", "STAGING", 41, 42}, {"", "READING", 43, 44}},
+			Orphans:    5, CollectedBytes: 6, EvictedUnread: 7, Published: 8, Retired: 9, LateWrites: 10, Times: []BundleTimes{times, {}},
 		},
 		workloads: []Workload{
 			{
@@ -40,6 +41,14 @@ func TestBundleFigures(t *testing.T) {
 		"master_bundle_orphans_total":              "5",
 		"master_bundle_gc_bytes_total":             "6",
 		"mooncake_go_bundles_evicted_unread_total": "7",
+		"mooncake_go_bundles_published_total":      "8",
+		"mooncake_go_bundles_retired_total":        "9",
+		"mooncake_go_bundle_late_writes_total":     "10",
+
+		`mooncake_go_workload_bundles{state="STAGING",workload="rollout"}`:      "41",
+		`mooncake_go_workload_bundle_bytes{state="STAGING",workload="rollout"}`: "42",
+		`mooncake_go_workload_bundles{state="READING",workload="none"}`:         "43",
+		`mooncake_go_workload_bundle_bytes{state="READING",workload="none"}`:    "44",
 
 		`master_bundle_publish_seconds_bucket{workload="rollout",le="0.010000"}`:    "1",
 		`master_bundle_publish_seconds_bucket{workload="rollout",le="0.050000"}`:    "2",

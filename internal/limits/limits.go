@@ -570,6 +570,23 @@ const (
 	DeadlineSpare = 1024
 )
 
+// master: bundles.
+const (
+	// AdminBundles is how many bundles a page lists when the query does not say, AdminBundlesMax the most it may ask for: a
+	// page of them takes some 6 MB.
+	AdminBundles    = 1_000
+	AdminBundlesMax = 10_000
+	// ReadingsPerConnection is how many bundles are remembered to have been read over a connection: a trainer reads one
+	// after another, a data loader perhaps two at a time.
+	ReadingsPerConnection = 4
+	// BundleLogLines is how many lines about single bundles are written within BundleLogMs; a full pool that nobody reads
+	// loses thousands.
+	BundleLogLines = 20
+	BundleLogMs    = 10_000
+	// RetentionRules bounds the rules of retention, which are looked at for every prefix.
+	RetentionRules = 64
+)
+
 // catalog: bundles.
 const (
 	// BundleTombstoneMs is for how long it is remembered what became of a bundle: long enough for somebody who repeats a
