@@ -16,12 +16,13 @@ type StoreOptions struct {
 	SegmentBytes int64  // what the client itself contributes
 	BufferBytes  int64  // zero is 64 MiB
 	Positional   bool   // use the positional form of setup
+	Tenant       string // for whom the client works; empty is what the client takes by itself
 }
 
 func (o StoreOptions) args() map[string]any {
 	a := map[string]any{
 		"store": o.Name, "master": o.Master, "metadata": o.Metadata, "host": o.Host, "protocol": "tcp",
-		"segment": o.SegmentBytes, "buffer": o.BufferBytes, "positional": o.Positional,
+		"segment": o.SegmentBytes, "buffer": o.BufferBytes, "positional": o.Positional, "tenant": o.Tenant,
 	}
 	if o.Metadata == "" {
 		a["metadata"] = "P2PHANDSHAKE"
