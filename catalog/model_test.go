@@ -53,6 +53,7 @@ type modelClient struct {
 type modelUnit struct {
 	lease, touch Time
 	blocked      Time // when it last could not end whatever its age
+	knotted      Time // when it last went together with others
 }
 
 type modelRange struct {

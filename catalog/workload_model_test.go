@@ -232,8 +232,9 @@ func (r *modelRun) overdue() {
 			}
 			continue
 		}
-		mixed := slices.ContainsFunc(m.members(unit), func(x *modelObject) bool { return m.rule(x).Name != w.Name })
-		if !mixed && w.TTLMs > 0 && m.units[unit].touch+Time(w.TTLMs) <= r.now && m.units[unit].blocked+1000 < r.now {
+		all := m.tied(o)
+		mixed := slices.ContainsFunc(all, func(x *modelObject) bool { return m.rule(x).Name != w.Name })
+		if touch, blocked := m.lastOf(all); !mixed && w.TTLMs > 0 && max(touch, m.units[unit].knotted+1000)+Time(w.TTLMs) <= r.now && blocked+1000 < r.now {
 			r.t.Fatalf("%q of %q is older than %d ms, and so is all of %s", o.key, w.Name, w.TTLMs, unit)
 		}
 	}
@@ -248,23 +249,32 @@ func (r *modelRun) overdue() {
 	}
 }
 
+// lastOf gives the last write to all units of some objects, and when any of them last could not end.
+func (m *model) lastOf(all []*modelObject) (touch, blocked Time) {
+	for _, x := range all {
+		if u := m.unit(x); u != nil {
+			touch, blocked = max(touch, u.touch), max(blocked, u.blocked)
+		}
+	}
+	return touch, blocked
+}
+
 // blocked notes which units cannot end now whatever their age.
 func (m *model) noteBlocked(now Time) {
-	for name, u := range m.units {
-		parts, manifests := 0, 0
-		for _, x := range m.members(name) {
-			if x.open {
+	for _, o := range m.all() {
+		u := m.unit(o)
+		if u == nil {
+			continue
+		}
+		all := m.tied(o)
+		for _, x := range all {
+			b := m.bundles[bundle.Prefix(x.key)]
+			if x.open || b != nil && b.published == 0 && b.deadAt == 0 {
 				u.blocked = now
 			}
-			if _, part := bundle.Parse(x.key); part != bundle.NoPart {
-				parts++
-				if part == bundle.Manifest && !x.open {
-					manifests++
-				}
+			if m.unit(x) != u {
+				u.knotted = now
 			}
-		}
-		if parts > 0 && manifests == 0 {
-			u.blocked = now
 		}
 	}
 }
@@ -283,10 +293,11 @@ func (r *modelRun) expire() {
 			}
 			continue
 		}
-		u, due := m.unit(o), false
-		for _, x := range m.members(unitOf(o)) {
+		all, due := m.tied(o), false
+		touch, _ := m.lastOf(all)
+		for _, x := range all {
 			w := m.rule(x)
-			due = due || w.TTLMs > 0 && u.touch+Time(w.TTLMs) <= r.now
+			due = due || w.TTLMs > 0 && touch+Time(w.TTLMs) <= r.now
 			if x.open || !slices.Contains(r.expired, x.key) {
 				r.t.Fatalf("%q expired before %q is written, or without it", key, x.key)
 			}

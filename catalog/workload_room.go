@@ -85,6 +85,7 @@ func (c *Catalog) makeWay(a *ask) (seg *segment, offset uint64, ok, tried bool) 
 	if seg, offset, ok = c.takeFree(a.write, a.apart); !ok {
 		return nil, 0, false, false
 	}
+	seg.free(offset, a.size) // it counts as free until the rest is
 	c.stats.EvictionAttempts++
 	for range limits.EvictRaces {
 		c.startVictims()
@@ -93,10 +94,9 @@ func (c *Catalog) makeWay(a *ask) (seg *segment, offset uint64, ok, tried bool) 
 		}
 		if c.evict(a.now) {
 			c.stats.EvictionSuccesses++
-			return seg, offset, true, true
+			return seg, offset, seg.space.Reserve(offset, a.size), true
 		}
 	}
-	seg.free(offset, a.size)
 	return nil, 0, false, true
 }
 

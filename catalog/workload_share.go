@@ -114,7 +114,7 @@ func (s *state) applyWorkloads(c *Change) {
 			number = t.fresh()
 		}
 		sh := &t.list[number]
-		if w.TTLMs > 0 && sh.rule.TTLMs == 0 {
+		if w.TTLMs > 0 && sh.rule.TTLMs != w.TTLMs {
 			sh.deadlines.begin()
 			again = true
 		}

@@ -7,8 +7,8 @@ import "mooncake/internal/limits"
 // one for every object or unit of the share that is complete and, up to a bound, outdated ones.
 type deadlines struct {
 	heap, former timeHeap[name] // entries move from former to heap when outdated ones are cleared
-	epoch        uint32         // how often the share began to have deadlines
-	catching     bool           // it began, and not all objects that were there have an entry
+	epoch        uint32         // how often the share got other deadlines
+	catching     bool           // it did, and not all objects that were there have an entry
 }
 
 // Stamps: the epoch of the share above the low bits of the entry's time.
@@ -116,21 +116,20 @@ func (c *Catalog) expire(now Time, out *Swept) (more bool) {
 
 // expireOne removes an object or a unit if its time has come, and returns how many records went.
 func (c *Catalog) expireOne(now Time, sh *share, n name, out *Swept) (went int) {
-	if c.s.isUnit(n) {
-		u := c.s.unit(n)
-		switch ends := u.lastTouch + sh.rule.TTLMs; {
-		case ends > int64(now):
-			c.s.stampUnit(sh, n, u.lastTouch)
-			return 0
-		case u.open > 0 || u.staging > 0:
-			c.s.stampUnit(sh, n, int64(now)-sh.rule.TTLMs+recheckMs)
-			return 0
-		}
-	}
 	c.startVictims()
-	for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
+	if !c.s.isUnit(n) {
+		c.placer.victims = append(c.placer.victims, n)
+	} else if at, ok := c.lastOf(n); at+sh.rule.TTLMs > int64(now) {
+		c.s.stampUnit(sh, n, at)
+		return 0
+	} else if !ok {
+		c.s.stampUnit(sh, n, int64(now)-sh.rule.TTLMs+recheckMs)
+		return 0
+	} else {
+		c.addVictims(n)
+	}
+	for _, m := range c.placer.victims {
 		c.conceal(m)
-		c.placer.victims = append(c.placer.victims, m)
 	}
 	c.begin()
 	for _, m := range c.placer.victims {
@@ -146,6 +145,22 @@ func (c *Catalog) expireOne(now Time, sh *share, n name, out *Swept) (went int) 
 	went = len(c.placer.victims)
 	c.commit()
 	return went
+}
+
+// lastOf gives the last write to a unit, and to those that go together with it; false when one is under way.
+func (c *Catalog) lastOf(un name) (at int64, ok bool) {
+	tied := append(c.placer.tied[:0], un)
+	if c.knotted(un) {
+		if tied, ok = c.tied(un); !ok {
+			return 0, false
+		}
+	}
+	ok = true
+	for _, n := range tied {
+		u := c.s.unit(n)
+		at, ok = max(at, u.lastTouch), ok && u.open == 0 && u.staging == 0
+	}
+	return at, ok
 }
 
 // conceal makes an object absent for readers, leased or not.
