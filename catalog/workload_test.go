@@ -151,13 +151,13 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// TestOthersGetOn accounts 20,000 objects for anew until puts came in between.
+// TestOthersGetOn accounts 3,000 objects for anew until puts came in between.
 func TestOthersGetOn(t *testing.T) {
 	r := newTest(t, testConfig())
 	if err := r.MountSegment(0, alice, segmentNo(1, 1<<30)); err != nil {
 		t.Fatal(err)
 	}
-	const objects = 20_000
+	const objects = 3000
 	for i := range objects {
 		if _, err := r.PutStart(1, bob, fmt.Sprint("k", i), 16, one(), nil); err != nil {
 			t.Fatal(err)
