@@ -14,6 +14,7 @@ type bundleWatch struct {
 	dead    []deadBundle // of writers known to be dead, in the order in which they were
 	news    BundleNews
 	retired Time // when the rules of retention were last looked at
+	since   Time // from when on this process heard of every write, without standing still
 }
 
 // A deadBundle is a bundle whose writer was known to be dead at a time, and may have come to life since.
@@ -70,7 +71,7 @@ func (c *Catalog) collectIdle(now Time) (more bool) {
 }
 
 func (c *Catalog) idle(b *bundleRecord, now Time) bool {
-	return c.cfg.BundleStagingIdleMs > 0 && b.touched+c.cfg.BundleStagingIdleMs <= int64(now)
+	return c.cfg.BundleStagingIdleMs > 0 && max(b.touched, int64(c.watch.since))+c.cfg.BundleStagingIdleMs <= int64(now)
 }
 
 // collect takes away a slice of a bundle that is of no use, and tells whether there is more of it.
@@ -78,19 +79,28 @@ func (c *Catalog) collect(now Time, bn name) (more bool) {
 	b := c.s.bundle(bn)
 	if b.facts&factCollected == 0 {
 		c.stats.Bundles.Collected++
-		if news := &c.watch.news.Collected; len(*news) < limits.BundleNews {
-			*news = append(*news, c.bundleInfo(b, now))
-		}
+		c.tell(&c.watch.news.Collected, b, now)
 	}
-	before := b.allocated
-	more = c.takeAway(now, bn)
-	c.stats.Bundles.CollectedBytes += before - c.s.bundle(bn).allocated
+	more, bytes := c.takeAway(now, bn)
+	c.stats.Bundles.CollectedBytes += bytes
 	return more
 }
 
+// tell adds a bundle to a list of the news.
+func (c *Catalog) tell(list *[]BundleInfo, b *bundleRecord, now Time) {
+	if len(*list) < limits.BundleNews {
+		info := c.bundleInfo(b, now)
+		info.ID, info.Group = b.text(), info.Group[:min(len(info.Group), limits.BundleTextBytes)]
+		*list = append(*list, info)
+	}
+}
+
 // takeAway removes a slice of a bundle's members: payload first, the manifest last. Leases do not count; where somebody
-// may be reading or writing, the ranges go into quarantine.
-func (c *Catalog) takeAway(now Time, bn name) (more bool) {
+// may be reading or writing, the ranges go into quarantine. When there is no more, the bundle may be forgotten.
+func (c *Catalog) takeAway(now Time, bn name) (more bool, bytes uint64) {
+	if c.s.segments.dying != nil && !c.s.pruneBundle(bn) {
+		return false, 0
+	}
 	b := c.s.bundle(bn)
 	c.begin()
 	for _, part := range [...]bundle.Part{bundle.Buffer, bundle.Meta, bundle.Manifest} {
@@ -105,14 +115,13 @@ func (c *Catalog) takeAway(now Time, bn name) (more bool) {
 			c.noteTaken(now, m, b.deadAt != 0)
 		}
 	}
+	for i := range c.changes {
+		for _, rc := range c.changes[i].Replicas {
+			bytes += rc.Size
+		}
+	}
 	c.commit()
-	if len(c.changes) == 0 {
-		return false
-	}
-	if c.s.segments.dying != nil {
-		c.s.pruneBundle(bn)
-	}
-	return more
+	return more, bytes
 }
 
 // noteTaken decides that a member of a bundle goes with it.
@@ -144,13 +153,17 @@ func (c *Catalog) ReclaimBundle(now Time, id string) (BundleInfo, error) {
 		}
 		err = nil
 		if b := c.s.bundle(bn); b.members > 0 {
+			info = c.bundleInfo(b, now)
 			if other := c.adoptedBy(b); other != 0 {
 				c.takeAway(now, other)
 				return true
 			}
-			more = c.takeAway(now, bn)
+			more, _ = c.takeAway(now, bn)
+			info.State, info.Reclaimed, info.Keys, info.AllocatedBytes = BundleReclaimed, now, 0, 0
 		}
-		info = c.bundleInfo(c.s.bundle(bn), now)
+		if bn = c.s.findBundle(prefix); bn != 0 {
+			info = c.bundleInfo(c.s.bundle(bn), now)
+		}
 		return more
 	})
 	return info, err
@@ -252,13 +265,10 @@ func (c *Catalog) retireOne(now Time, prefix string) (more bool) {
 			return false
 		}
 		c.stats.Bundles.Retired++
-		if news := &c.watch.news.Retired; len(*news) < limits.BundleNews {
-			*news = append(*news, c.bundleInfo(b, now))
-		}
+		c.tell(&c.watch.news.Retired, b, now)
 	}
-	before := b.allocated
-	more = c.takeAway(now, bn)
-	c.stats.Bundles.RetiredBytes += before - b.allocated
+	more, bytes := c.takeAway(now, bn)
+	c.stats.Bundles.RetiredBytes += bytes
 	return more
 }
 

@@ -49,7 +49,7 @@ func (c *Catalog) noteRead(bn name, now Time) {
 	f := &c.firsts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.list) >= limits.BundleNews {
+	if len(f.list) >= limits.BundleNews || b.nameBytes > limits.BundleTextBytes {
 		f.cut = true
 	} else {
 		f.list = append(f.list, firstRead{strings.Clone(b.prefix()), published, int64(now)})
@@ -97,8 +97,11 @@ func (c *Catalog) heedRead(bn name) {
 	}
 }
 
-// text copies the id out of the record.
-func (b *bundleRecord) text() string { return strings.Clone(b.id()) }
+// text copies the id out of the record, or as much of it as a line or a label should have.
+func (b *bundleRecord) text() string {
+	id := b.id()
+	return strings.Clone(id[:min(len(id), limits.BundleTextBytes)])
+}
 
 // notePublished adds to the news that a bundle was published by the end of a write, if it was.
 func (c *Catalog) notePublished(n name) {
@@ -127,8 +130,6 @@ func (c *Catalog) noteUnread(now Time, victims []name) {
 		b := c.s.bundle(bn)
 		st.EvictedUnread++
 		st.EvictedUnreadBytes += b.allocated
-		if news := &c.watch.news.EvictedUnread; len(*news) < limits.BundleNews {
-			*news = append(*news, c.bundleInfo(b, now))
-		}
+		c.tell(&c.watch.news.EvictedUnread, b, now)
 	}
 }

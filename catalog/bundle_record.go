@@ -109,8 +109,8 @@ func (s *state) findBundle(prefix string) name {
 // it counts as an ordinary object.
 func (s *state) joinBundle(n name, prefix string, part bundle.Part, c *Change) {
 	bn := s.findBundle(prefix)
-	if bn != 0 && s.segments.dying != nil {
-		s.pruneBundle(bn)
+	if bn != 0 && s.segments.dying != nil && !s.pruneBundle(bn) {
+		bn = s.findBundle(prefix) // as a memory, if at all
 	}
 	if bn == 0 {
 		bn = s.arena.alloc(kindBundle, bundleBytes+len(prefix))
@@ -183,6 +183,9 @@ func (s *state) leaveBundle(n name, cause Cause, at Time) {
 		return
 	}
 	b := s.bundle(bn)
+	if cause == CauseReclaim {
+		b.facts |= factCollected
+	}
 	if r.done {
 		s.noteGone(b, r.part, cause)
 		s.countDone(n, false)
@@ -217,9 +220,7 @@ func (s *state) noteGone(b *bundleRecord, part bundle.Part, cause Cause) {
 	switch cause {
 	case CauseEvict:
 		b.facts |= factEvicted
-	case CauseReclaim:
-		b.facts |= factCollected
-	case CauseUpsert:
+	case CauseReclaim, CauseUpsert:
 	case CauseRemove, CauseExpire:
 		switch {
 		case b.published == 0:

@@ -129,7 +129,7 @@ func (s *state) settleMember(n name) {
 	if r.done && r.part == bundle.Manifest {
 		b.facts &^= factTorn // of another record, if of any
 		if b.published == 0 {
-			atomic.StoreInt64(&b.published, r.time)
+			atomic.StoreInt64(&b.published, max(r.time, 1))
 		}
 	}
 	s.settleBundle(r.bundle)
@@ -208,12 +208,16 @@ func (s *state) tearBundle(b *bundleRecord) {
 	}
 }
 
-// endBundle turns a bundle without members into a memory of it, and forgets those that are kept long enough.
+// endBundle turns a bundle without members into a memory of it, and forgets those that are kept long enough, perhaps this
+// one too: its record must not be used any more.
 func (s *state) endBundle(bn name, at Time) {
 	s.bundleCount--
 	s.settleBundle(bn)
 	b := s.bundle(bn)
 	b.unit, b.head = 0, 0
+	if b.nameBytes > limits.BundleTextBytes {
+		s.forgetBundle(bn)
+	}
 	for s.ended.count > limits.BundleTombstones || s.ended.head != 0 && s.bundle(s.ended.head).touched+limits.BundleTombstoneMs < int64(at) {
 		s.forgetBundle(s.ended.head)
 	}
@@ -231,10 +235,20 @@ func (s *state) forgetBundle(bn name) {
 	s.arena.release(bn)
 }
 
-// pruneBundle takes off members whose segments are gone, until there is one that is not: so it is certain whether there is
-// any.
-func (s *state) pruneBundle(bn name) {
-	for head := s.bundle(bn).head; head != 0 && !s.prune(head); head = s.bundle(bn).head {
+// pruneBundle takes off members whose segments are gone, until there is one that is not; false when there was none.
+func (s *state) pruneBundle(bn name) bool {
+	for {
+		b := s.bundle(bn)
+		if b.members == 0 {
+			return false
+		}
+		last := b.members == 1
+		if s.prune(b.head) {
+			return true
+		}
+		if last {
+			return false
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func cutLast(text string) (before, after string, found bool) {
 // list goes on; "" at its end. Others get the lock in between, so bundles that come or go meanwhile may be missed.
 func (c *Catalog) Bundles(now Time, filter BundleFilter, after string, limit int) (list []BundleInfo, next string) {
 	var ids []string
-	full := false
+	full, limit := false, max(limit, 0)
 	c.eachBundle(func(b *bundleRecord) {
 		id := b.id()
 		if id <= after || full && id >= ids[len(ids)-1] || !c.passes(b, now, &filter) {

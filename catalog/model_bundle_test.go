@@ -90,11 +90,11 @@ func (m *model) left(o *modelObject, cause Cause) {
 	}
 	_, part := bundle.Parse(o.key)
 	switch {
+	case cause == CauseReclaim:
+		b.collected = true
 	case o.open:
 	case cause == CauseEvict:
 		b.evicted = true
-	case cause == CauseReclaim:
-		b.collected = true
 	case cause == 0, cause == CauseLost:
 		b.lost++
 	case (cause == CauseRemove || cause == CauseExpire) && b.published != 0 && part == bundle.Buffer:
@@ -149,7 +149,7 @@ func (m *model) collect(now Time) {
 		again = false
 		for _, b := range m.bundles {
 			dead := b.deadAt != 0 && b.deadAt+Time(m.cfg.WriterQuarantineMs) <= now
-			idle := (b.published == 0 || b.cut || m.orphan(b)) && !m.adopted(b) && b.touched+Time(m.cfg.BundleStagingIdleMs) <= now
+			idle := (b.published == 0 || b.cut || m.orphan(b)) && !m.adopted(b) && max(b.touched, m.since)+Time(m.cfg.BundleStagingIdleMs) <= now
 			if len(m.parts(b)) > 0 && (dead || idle) {
 				m.reclaim(now, b)
 				again = true

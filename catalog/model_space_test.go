@@ -20,6 +20,9 @@ func (m *model) owns(id UUID) bool {
 
 // sweep does what time asks for, but for evictions.
 func (m *model) sweep(now Time) {
+	if !m.started || now-m.swept > 2000 {
+		m.since = now
+	}
 	if gap := now - m.swept; m.started && gap > 2000 {
 		for _, c := range m.clients {
 			c.ping = min(now, c.ping+gap)

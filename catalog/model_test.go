@@ -22,6 +22,7 @@ type model struct {
 	started bool
 	rules   []Workload
 	now     Time
+	since   Time // from when on the idle are watched
 }
 
 type modelObject struct {

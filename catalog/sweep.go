@@ -13,10 +13,15 @@ type sweeper struct {
 // soft pins and quarantines that end, and evicts above the watermark. It is to be called every 10 to 1,000 ms. Long work
 // is done in slices between which others get the lock.
 //
-// A late call is a sign that the whole process stood still and heard no ping; so the clients get that time back.
+// A late call is a sign that the whole process stood still and heard no ping; so the clients get that time back, and
+// bundles count as idle from then on.
 func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.mu.Lock()
+	if !c.sweeper.started {
+		c.watch.since = now
+	}
 	if gap := now - c.sweeper.last; c.sweeper.started && gap > limits.SweepGapMs {
+		c.watch.since = now
 		for _, cl := range c.clients {
 			cl.lastPing = min(cl.lastPing+gap, now)
 		}

@@ -452,6 +452,9 @@ const (
 	BundleTombstoneMs = 10 * 60_000
 	// BundleTombstones bounds those memories, of some 300 bytes each. A large job reclaims a few hundred bundles a minute.
 	BundleTombstones = 16384
+	// BundleTextBytes is how much of a bundle's name is told of in news, and the longest under which a bundle is remembered
+	// when it is gone: names are a job's prefix and a uuid, but a key may have a megabyte.
+	BundleTextBytes = 1024
 	// BundleNews is how many bundles of a kind are told of after one sweep, for log lines and histograms: a large job
 	// finishes a hundred in a second, and there are ten sweeps in one.
 	BundleNews = 1024
