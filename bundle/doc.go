@@ -1,4 +1,4 @@
-// Package bundle knows what a rollout bundle of the published clients is: so far the grammar of its keys.
+// Package bundle knows what a rollout bundle of the published clients is: the grammar of its keys.
 //
 // A bundle is a set of objects whose keys share a prefix that ends in 32 lower-case hex digits:
 //

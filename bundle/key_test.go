@@ -108,3 +108,12 @@ func BenchmarkParse(b *testing.B) {
 		Parse(key)
 	}
 }
+
+// BenchmarkParseOther is what every other key pays.
+func BenchmarkParseOther(b *testing.B) {
+	key := "kv/llama-3-70b/layer-17/9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	b.ReportAllocs()
+	for b.Loop() {
+		Parse(key)
+	}
+}

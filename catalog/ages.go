@@ -9,16 +9,22 @@ import (
 // The ages order what eviction may take, units and objects that belong to none, by the last thing known of each: a write
 // or, as far as the eviction has noticed, a lease. There is one list per step of limits.AgeBucketMs. A read leaves its
 // object where it stands; the eviction moves it to the list of its lease when it comes across it, so each lease costs
-// one move at most.
+// one move at most. Every workload has ages of its own, so that those of one that must not be touched cost nothing.
 
 type ageBucket struct {
 	key        uint32
 	head, tail name
 }
 
-// ages holds the lists in ascending order. Empty ones stay until there are too many.
+// ages holds the lists of all shares.
 type ages struct {
-	list    uint8 // what node.list says of the members
+	list  uint8 // what node.list says of the members
+	parts []agePart
+	count int
+}
+
+// An agePart holds the lists of one share in ascending order. Empty ones stay until there are too many.
+type agePart struct {
 	buckets []ageBucket
 	empty   int
 	count   int
@@ -30,14 +36,14 @@ func bucketOf(at int64) uint32 {
 }
 
 // find returns the place of the bucket with the key, or where it belongs. Most are asked for near the end.
-func (a *ages) find(key uint32) (int, bool) {
-	if n := len(a.buckets); n > 0 && a.buckets[n-1].key <= key {
-		if a.buckets[n-1].key == key {
+func (p *agePart) find(key uint32) (int, bool) {
+	if n := len(p.buckets); n > 0 && p.buckets[n-1].key <= key {
+		if p.buckets[n-1].key == key {
 			return n - 1, true
 		}
 		return n, false
 	}
-	return slices.BinarySearchFunc(a.buckets, key, func(b ageBucket, key uint32) int {
+	return slices.BinarySearchFunc(p.buckets, key, func(b ageBucket, key uint32) int {
 		switch {
 		case b.key < key:
 			return -1
@@ -50,32 +56,38 @@ func (a *ages) find(key uint32) (int, bool) {
 
 // add puts a node, which is in no list, at the end of its bucket.
 func (a *ages) add(s *state, n name, key uint32) {
-	at, ok := a.find(key)
-	if !ok {
-		if a.empty > 64 && a.empty > len(a.buckets)/2 {
-			a.tidy()
-			at, _ = a.find(key)
-		}
-		a.buckets = slices.Insert(a.buckets, at, ageBucket{key: key})
-		a.empty++
-	}
-	b := &a.buckets[at]
 	x := s.node(n)
+	for int(x.share) >= len(a.parts) {
+		a.parts = append(a.parts, agePart{})
+	}
+	p := &a.parts[x.share]
+	at, ok := p.find(key)
+	if !ok {
+		if p.empty > 64 && p.empty > len(p.buckets)/2 {
+			p.tidy()
+			at, _ = p.find(key)
+		}
+		p.buckets = slices.Insert(p.buckets, at, ageBucket{key: key})
+		p.empty++
+	}
+	b := &p.buckets[at]
 	x.list, x.bucket = a.list, key
 	x.prev, x.next = b.tail, 0
 	if b.tail != 0 {
 		s.node(b.tail).next = n
 	} else {
 		b.head = n
-		a.empty--
+		p.empty--
 	}
 	b.tail = n
+	p.count++
 	a.count++
 }
 
 // cut takes a node out.
 func (a *ages) cut(s *state, n name) {
 	x := s.node(n)
+	p := &a.parts[x.share]
 	if x.prev != 0 {
 		s.node(x.prev).next = x.next
 	}
@@ -83,8 +95,8 @@ func (a *ages) cut(s *state, n name) {
 		s.node(x.next).prev = x.prev
 	}
 	if x.prev == 0 || x.next == 0 {
-		at, _ := a.find(x.bucket)
-		b := &a.buckets[at]
+		at, _ := p.find(x.bucket)
+		b := &p.buckets[at]
 		if x.prev == 0 {
 			b.head = x.next
 		}
@@ -92,17 +104,18 @@ func (a *ages) cut(s *state, n name) {
 			b.tail = x.prev
 		}
 		if b.head == 0 {
-			a.empty++
+			p.empty++
 		}
 	}
 	x.prev, x.next, x.list = 0, 0, listNone
+	p.count--
 	a.count--
 }
 
 // tidy drops the empty buckets.
-func (a *ages) tidy() {
-	a.buckets = slices.DeleteFunc(a.buckets, func(b ageBucket) bool { return b.head == 0 })
-	a.empty = 0
+func (p *agePart) tidy() {
+	p.buckets = slices.DeleteFunc(p.buckets, func(b ageBucket) bool { return b.head == 0 })
+	p.empty = 0
 }
 
 // openList holds the records being written in the order in which the writes began.
@@ -140,34 +153,74 @@ func (l *openList) cut(s *state, n name) {
 	l.count--
 }
 
-// A walker goes through one of the ages, oldest first, up to a bucket. What it gave last may be moved to a later bucket
-// before the next call.
+// A walker goes through one of the ages up to a bucket: first through the shares of its order that are to be the first,
+// one after the other, then through all that its order does not shut, oldest first. What it gave last may be moved to a
+// later bucket before the next call.
 type walker struct {
-	list    *ages
-	last    uint32 // no bucket after this one
-	key     uint32 // bucket under way
+	list  *ages
+	last  uint32 // no bucket after this one
+	order *order
+	turn  int
+	at    []agePlace // where it is in each share
+}
+
+// An agePlace is where a walker is in the ages of one share.
+type agePlace struct {
+	share   uint8
 	started bool
-	pending name
+	key     uint32 // bucket under way
+	pending name   // the next one; 0 is none in this bucket
+}
+
+// load finds the next one of a share; false when there is none.
+func (w *walker) load(p *agePlace) bool {
+	if p.pending != 0 {
+		return true
+	}
+	from := p.key
+	if p.started {
+		if from++; from == 0 {
+			return false
+		}
+	}
+	part := &w.list.parts[p.share]
+	at, _ := part.find(from)
+	for at < len(part.buckets) && part.buckets[at].head == 0 {
+		at++
+	}
+	if at == len(part.buckets) || part.buckets[at].key > w.last {
+		return false
+	}
+	p.started, p.key, p.pending = true, part.buckets[at].key, part.buckets[at].head
+	return true
 }
 
 func (w *walker) step(s *state) name {
-	if w.pending == 0 {
-		from := w.key
-		if w.started {
-			if from++; from == 0 {
-				return 0
+	for ; w.turn < len(w.order.turns); w.turn++ {
+		share := w.order.turns[w.turn]
+		for i := range w.at {
+			if w.at[i].share == share && w.order.goesOn(s, share) && w.load(&w.at[i]) {
+				return w.give(s, i)
 			}
 		}
-		at, _ := w.list.find(from)
-		for at < len(w.list.buckets) && w.list.buckets[at].head == 0 {
-			at++
-		}
-		if at == len(w.list.buckets) || w.list.buckets[at].key > w.last {
-			return 0
-		}
-		w.started, w.key, w.pending = true, w.list.buckets[at].key, w.list.buckets[at].head
 	}
-	n := w.pending
-	w.pending = s.node(n).next
+	if w.order.only {
+		return 0
+	}
+	best := -1
+	for i := range w.at {
+		if !w.order.shut.has(w.at[i].share) && w.load(&w.at[i]) && (best < 0 || w.at[i].key < w.at[best].key) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0
+	}
+	return w.give(s, best)
+}
+
+func (w *walker) give(s *state, i int) name {
+	n := w.at[i].pending
+	w.at[i].pending = s.node(n).next
 	return n
 }

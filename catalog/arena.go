@@ -28,6 +28,7 @@ const (
 	kindRecord kind = iota
 	kindReplica
 	kindUnit
+	kindBundle
 	kinds
 )
 

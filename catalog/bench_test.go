@@ -200,3 +200,65 @@ func residentBytes(b *testing.B) int64 {
 	}
 	return pages * int64(os.Getpagesize())
 }
+
+// BenchmarkPutUnderRules is BenchmarkPutEndRemove with rules: none that fits the keys, one that fits, and one with limits.
+func BenchmarkPutUnderRules(b *testing.B) {
+	for _, rule := range []struct {
+		name string
+		list []Workload
+	}{
+		{"none", nil},
+		{"other", []Workload{{Name: "roll", Prefixes: []string{"miles-object-store/"}}}},
+		{"fits", []Workload{{Name: "kv", Prefixes: []string{"0"}}}},
+		{"limits", []Workload{{Name: "kv", Prefixes: []string{"0"}, SoftBytes: 1 << 39, HardBytes: 1 << 39, ReservedBytes: 1 << 38}, {Name: "roll", Prefixes: []string{"miles-object-store/"}, ReservedBytes: 1 << 38}}},
+		{"ttl", []Workload{{Name: "kv", Prefixes: []string{"0"}, TTLMs: 3_600_000}}},
+	} {
+		b.Run(rule.name, func(b *testing.B) {
+			c, names := benchCatalog(b, benchKeys)
+			fill(b, c, names, 4096)
+			if err := c.SetWorkloads(1, rule.list); err != nil {
+				b.Fatal(err)
+			}
+			o := one()
+			var buf [1]Replica
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				key := names[i%len(names)]
+				if err := c.Remove(2, key, true); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := c.PutStart(2, bob, key, 4096, o, buf[:0]); err != nil {
+					b.Fatal(err)
+				}
+				if err := c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll); err != nil {
+					b.Fatal(err)
+				}
+				if i%10_000 == 0 {
+					c.Sweep(2)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPutAtHardLimit stores objects of a workload that is full in a pool that is not.
+func BenchmarkPutAtHardLimit(b *testing.B) {
+	c, names := benchCatalog(b, benchKeys)
+	if err := c.SetWorkloads(1, []Workload{{Name: "kv", Prefixes: []string{"k"}, HardBytes: 4096 * 10_000}}); err != nil {
+		b.Fatal(err)
+	}
+	fill(b, c, names, 4096)
+	o := one()
+	var buf [1]Replica
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		key := "k" + strconv.Itoa(i)
+		now := Time(i)
+		if _, err := c.PutStart(now, bob, key, 4096, o, buf[:0]); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.PutEnd(now, bob, key, 0, false, ReplicaTypeAll); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

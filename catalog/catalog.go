@@ -21,9 +21,12 @@ type Catalog struct {
 	left    []Departure // the same
 	stats   Stats
 	sweeper sweeper
+	watch   bundleWatch
+	firsts  firstReads
 
 	placer  placer
 	asks    uint32 // puts that looked for room
+	walks   uint32 // looks for what is tied together
 	tries   int    // limits.EvictTries, but for tests
 	lostMax uint64 // limits.CatalogLostObjectsMax, but for tests
 	aside   Time   // up to when objects out of sight were put off; see pickOldest
@@ -66,6 +69,7 @@ func (c *Catalog) Apply(changes []Change) {
 	}
 	c.s.segments.settle()
 	c.s.tidy(limits.CatalogSliceItems)
+	c.s.reaccount(limits.CatalogSliceItems)
 }
 
 // begin starts the writing down of a decision.
@@ -130,6 +134,7 @@ func (c *Catalog) Stats() Stats {
 	st := c.stats
 	st.Keys, st.OpenKeys = c.s.keys-c.s.lostKeys, uint64(c.s.open.count)
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
+	st.Bundles.Bundles = c.s.bundleCount
 	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {

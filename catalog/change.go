@@ -27,9 +27,11 @@ const (
 	ChangeDrop
 	// ChangeRelease ends the quarantine of the ranges in Replicas.
 	ChangeRelease
+	// ChangeWorkloads replaces all rules by Workloads.
+	ChangeWorkloads
 )
 
-// A Cause says why replicas were dropped. Applying a Change does not look at it.
+// A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
 type Cause uint8
 
 // The causes of a ChangeDrop.
@@ -43,6 +45,8 @@ const (
 	CauseDead    // an unfinished object whose writer is known to be dead
 	CauseAbort   // an unfinished object, removed by force
 	CauseLost    // every copy was lost, and the key was written or removed
+	CauseExpire  // the time that its workload gives it is over
+	CauseReclaim // a bundle that was taken away whole
 )
 
 // A ReplicaChange names a replica and its exact range.
@@ -73,10 +77,12 @@ type Change struct {
 	Client       UUID
 	Key          string
 	Group        string
+	Tenant       string // ChangePut
 	Size         uint64
 	Checksum     uint64
 	Replicas     []ReplicaChange
 	Segment      *Segment
+	Workloads    []Workload // ChangeWorkloads
 }
 
 // Clone returns a copy that shares nothing with the catalog. What OnChange passes is valid only until it returns.
@@ -84,10 +90,12 @@ func (c *Change) Clone() Change {
 	d := *c
 	d.Key = strings.Clone(c.Key)
 	d.Group = strings.Clone(c.Group)
+	d.Tenant = strings.Clone(c.Tenant)
 	d.Replicas = slices.Clone(c.Replicas)
 	if c.Segment != nil {
 		s := *c.Segment
 		d.Segment = &s
 	}
+	d.Workloads = cloneWorkloads(c.Workloads)
 	return d
 }

@@ -72,6 +72,7 @@ func (c *Catalog) setStage(id UUID, cl *client, stage Stage) {
 	cl.stage = stage
 	for _, seg := range c.s.segments.byOwner[id] {
 		seg.stage.Store(uint32(stage))
+		c.s.setLost(seg, stage == StageLost)
 		if recount {
 			seg.counted, seg.counting = seg.head, true
 		}

@@ -13,7 +13,8 @@ import (
 // heap, where it sees them. A reader must never get a replica of another object: sizes tell them apart.
 func TestReadersAndWriters(t *testing.T) {
 	cfg := testConfig()
-	cfg.LeaseMs = 2
+	cfg.LeaseMs, cfg.BundleStagingIdleMs, cfg.HideDamagedBundles = 2, 500, true
+	cfg.Retention = []RetentionRule{{Prefix: "p/", MaxAgeMs: 1000}}
 	c := newTest(t, cfg)
 	var clock atomic.Int64
 	clock.Store(1000)
@@ -28,6 +29,9 @@ func TestReadersAndWriters(t *testing.T) {
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = fmt.Sprintf("p/%032x/buffer/%d", i%40, i)
+		if i < 40 {
+			names[i] = fmt.Sprintf("p/%032x/manifest", i)
+		}
 	}
 	var wg sync.WaitGroup
 	start := func(n int, deed func(dice *rand.Rand)) {
@@ -46,12 +50,13 @@ func TestReadersAndWriters(t *testing.T) {
 		if i%3 == 0 {
 			o.Group = fmt.Sprint("g", i%20)
 		}
-		if _, err := c.PutStart(now(), bob, names[i], size(i), o, nil); err == nil {
+		by := UUID{8, dice.Uint64N(3)}
+		if _, err := c.PutStart(now(), by, names[i], size(i), o, nil); err == nil {
 			if dice.IntN(10) == 0 {
-				_ = c.PutRevoke(now(), bob, names[i], ReplicaTypeAll)
+				_ = c.PutRevoke(now(), by, names[i], ReplicaTypeAll)
 				return
 			}
-			_ = c.PutEnd(now(), bob, names[i], uint64(i), true, ReplicaTypeAll)
+			_ = c.PutEnd(now(), by, names[i], uint64(i), true, ReplicaTypeAll)
 		}
 	})
 	start(2, func(dice *rand.Rand) {
@@ -86,6 +91,17 @@ func TestReadersAndWriters(t *testing.T) {
 			}
 			c.Segments()
 			c.Stats()
+		case 4:
+			list, _ := c.Bundles(now(), BundleFilter{}, "", 10)
+			for i := range list {
+				c.Bundle(now(), list[i].ID)
+			}
+			c.BundleTotals(now())
+		case 5:
+			_, _ = c.ReclaimBundle(now(), fmt.Sprintf("p/%032x", dice.IntN(40)))
+			c.CollectBundles(now(), dice.IntN(2) == 0)
+		case 6:
+			c.WritersGone(now(), []Departure{{UUID{8, dice.Uint64N(3)}, now()}})
 		default:
 			_ = c.Remove(now(), names[dice.IntN(keys)], dice.IntN(2) == 0)
 		}

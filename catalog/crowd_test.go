@@ -107,13 +107,13 @@ func TestPreferredSegmentsAreLookedAtOnce(t *testing.T) {
 		{"the last that is looked at", names(limits.PreferredSegmentsMax-1, third), true},
 		{"behind a name that is there twice", names(0, third, third, "segment 2"), true},
 	} {
-		w := newWrite(0, UUID{1, 1}, "k", 10, &PutOptions{Replicas: 4, Preferred: tc.names})
+		w := c.newWrite(0, UUID{1, 1}, "k", 10, &PutOptions{Replicas: 4, Preferred: tc.names})
 		places := append([]place(nil), c.place(&w)...)
 		if len(places) != 4 || (places[0].seg.info.Name == third) != tc.want {
 			t.Errorf("%s: %v", tc.what, places)
 		}
 	}
-	w := newWrite(0, UUID{1, 1}, "k", 10, &PutOptions{Replicas: 4, Preferred: names(1<<20, third)})
+	w := c.newWrite(0, UUID{1, 1}, "k", 10, &PutOptions{Replicas: 4, Preferred: names(1<<20, third)})
 	c.startPlaces(&w)
 	if c.takeSome(&w, 4, false); len(c.placer.places) != 4 || w.wish != limits.PreferredSegmentsMax {
 		t.Errorf("%d copies, %d names looked at in one pass", len(c.placer.places), w.wish)

@@ -14,13 +14,19 @@ type openWrite struct {
 
 // WritersGone ends the unfinished writes of clients that are known to be dead, and returns how many each had. Their keys
 // are free at once, their ranges after WriterQuarantineMs; so are those of writes that were ended while the writer might
-// have gone on. Should a client come to life again, the ends of its writes fail.
+// have gone on. What it finished of bundles that it has not published goes then as well, unless somebody writes to them
+// before. Should a client come to life again, the ends of its writes fail.
 func (c *Catalog) WritersGone(now Time, gone []Departure) (aborted []int) {
 	aborted = make([]int, len(gone))
 	if len(gone) == 0 {
 		return aborted
 	}
 	c.mu.Lock()
+	for i := range gone {
+		if number, ok := c.s.owners.byID[gone[i].Client]; ok {
+			c.buryBundles(now, number, gone[i].At)
+		}
+	}
 	writes := c.writesOf(gone)
 	c.mu.Unlock()
 	for len(writes) > 0 {

@@ -31,7 +31,12 @@
 //   - A write that replaces an object has ranges of its own, and a record beside it that takes its place at the end. Where
 //     there is no room for a value of the same size it goes over the old one, which a failure then loses.
 //   - The records of one group, or of one bundle whose keys carry no group, form a unit. Eviction takes a unit whole, and
-//     never one with a leased, pinned or unfinished member, nor a bundle that is still being written.
+//     never one with a leased, pinned or unfinished member, nor a bundle that is still being written. Units that share a
+//     bundle go together.
+//   - A bundle is known from the keys of its members (see package bundle). Its record is made by Changes alone; who read it,
+//     and that its writer is dead, only this leader knows. It outlives its last member by a bounded time.
+//   - What is evicted comes from lists in this order: bundles of no use, the rest by age, soft pinned objects, bundles that
+//     nobody has read. The last list is only for a put that would be refused otherwise.
 //
 // # Locks
 //

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"mooncake/internal/limits"
 	"pgregory.net/rapid"
 )
 
@@ -44,43 +45,46 @@ func TestAges(t *testing.T) {
 		defer s.arena.freeAll()
 		a := &ages{list: listAge}
 		key := rapid.Custom(func(t *rapid.T) uint32 {
-			return rapid.OneOf(rapid.Uint32Range(0, 5), rapid.Uint32Range(0, 500), rapid.Just(^uint32(0))).Draw(t, "bucket")
+			return rapid.OneOf(rapid.Uint32Range(0, 5), rapid.Uint32Range(0, 500), rapid.Just(wall-1)).Draw(t, "bucket")
 		})
-		var order []name // what the walk must give: by bucket, then as they came
+		var all []name // what the walk must give: by bucket, then by share, then as they came
 		cut := func(i int) name {
-			n := order[i]
-			order = slices.Delete(order, i, i+1)
+			n := all[i]
+			all = slices.Delete(all, i, i+1)
 			a.cut(s, n)
 			return n
 		}
 		add := func(n name) {
 			k := key.Draw(t, "key")
+			s.node(n).share = rapid.SampledFrom([]uint8{0, 2, 1}).Draw(t, "share")
 			a.add(s, n, k)
 			at := 0
-			for at < len(order) && s.node(order[at]).bucket <= k {
+			for at < len(all) && (s.node(all[at]).bucket < k || s.node(all[at]).bucket == k && s.node(all[at]).share <= s.node(n).share) {
 				at++
 			}
-			order = slices.Insert(order, at, n)
+			all = slices.Insert(all, at, n)
 		}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
-			case what > 1 || len(order) == 0:
+			case what > 1 || len(all) == 0:
 				add(s.arena.alloc(kindRecord, recordBytes))
 			case what == 0:
-				cut(rapid.IntRange(0, len(order)-1).Draw(t, "at"))
+				cut(rapid.IntRange(0, len(all)-1).Draw(t, "at"))
 			default:
-				add(cut(rapid.IntRange(0, len(order)-1).Draw(t, "at")))
+				add(cut(rapid.IntRange(0, len(all)-1).Draw(t, "at")))
 			}
 		}
-		if rapid.Bool().Draw(t, "tidy") {
-			a.tidy()
+		for i := range a.parts {
+			if rapid.Bool().Draw(t, "tidy") {
+				a.parts[i].tidy()
+			}
 		}
-		if a.count != len(order) {
-			t.Fatalf("%d of %d", a.count, len(order))
+		if a.count != len(all) {
+			t.Fatalf("%d of %d", a.count, len(all))
 		}
 		last := key.Draw(t, "last")
-		w := walker{list: a, last: last}
-		for _, want := range order {
+		w := new(order).walk(a, Time(last)*limits.AgeBucketMs)
+		for _, want := range all {
 			if s.node(want).bucket > last {
 				break
 			}

@@ -46,6 +46,7 @@ func (s *state) join(n name, text string, group bool) {
 	if u.head != 0 {
 		s.record(u.head).unitPrev = n
 	}
+	s.admit(un, n)
 	u.head = n
 	u.members++
 	u.lastTouch = max(u.lastTouch, r.time)
@@ -80,8 +81,14 @@ func (s *state) leave(n name) {
 		u.parts--
 	}
 	if r.marks&markPublished != 0 {
-		u.manifests--
+		if u.manifests--; u.manifests == 0 && u.group {
+			s.unlistUnit(u)
+		}
 	}
+	if r.share != u.share {
+		u.strangers--
+	}
+	s.rehome(r.unit)
 	if s.settleUnit(r.unit); u.members == 0 {
 		hash := maphash.String(s.seed, u.name())
 		s.unitTable(hash).remove(hash, r.unit)
@@ -91,16 +98,29 @@ func (s *state) leave(n name) {
 	r.unit, r.unitPrev, r.unitNext = 0, 0, 0
 }
 
-// settleUnit puts a unit into the list where it belongs: none while a member is unfinished or hard pinned, since it goes
-// whole or not at all.
+// unlistUnit looks anew at the bundles of a group whose last manifest is gone: nothing names their payload any more.
+func (s *state) unlistUnit(u *unit) {
+	for m := u.head; m != 0; m = s.record(m).unitNext {
+		if bn := s.record(m).bundle; bn != 0 && s.bundle(bn).facts&factUnlisted != 0 {
+			s.settleBundle(bn)
+		}
+	}
+}
+
+// settleUnit puts a unit into the list where it belongs: none while a member is unfinished or hard pinned or a bundle is
+// being written, since it goes whole or not at all.
 func (s *state) settleUnit(un name) {
 	u := s.unit(un)
 	want := listAge
 	switch {
-	case u.members == 0 || u.open > 0 || u.pinned > 0:
+	case u.members == 0 || u.open > 0 || u.pinned > 0 || u.staging > 0 || s.keeps(u.share, u.parts > 0):
 		want = listNone
 	case u.soft > 0:
 		want = listSoft
+	case u.unread > 0:
+		want = listUnread
+	case u.spent > 0 && u.spent == u.bundles && u.parts == u.members && u.knots == 0:
+		want = listSpent
 	}
 	if want != u.list {
 		s.delist(un)

@@ -21,11 +21,13 @@ func TestModel(t *testing.T) {
 	}
 	plain := []string{"", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"}
 	for _, p := range []profile{
-		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100},
-		{"large", plain, []string{""}, 300, 1200},
-		{"bundles", bundles, []string{""}, 300, 700},
-		{"handed", append(slices.Clone(plain[1:5]), bundles[:4]...), []string{"", "g1"}, 400, 1000},
-		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900},
+		{"mixed", append(slices.Clone(plain), bundles...), []string{"", "", "g1", "g2"}, 60, 2100, false},
+		{"large", plain, []string{""}, 300, 1200, false},
+		{"bundles", bundles, []string{""}, 300, 700, false},
+		{"handed", append(slices.Clone(plain[1:5]), bundles[:4]...), []string{"", "g1"}, 400, 1000, false},
+		{"groups", bundles[:8], []string{"", "g1", "g2"}, 300, 900, false},
+		{"workloads", append(slices.Clone(plain), bundles...), []string{"", "", "", "g1"}, 200, 800, true},
+		{"small workloads", append(slices.Clone(plain), bundles[:8]...), []string{"", "", "", "g1"}, 60, 300, true},
 	} {
 		t.Run(p.name, func(t *testing.T) { runModel(t, p) })
 	}
@@ -36,6 +38,7 @@ type profile struct {
 	name         string
 	keys, groups []string
 	small, large uint64 // most bytes of small and large objects
+	workloads    bool   // with rules
 }
 
 func runModel(t *testing.T, p profile) {
@@ -44,12 +47,13 @@ func runModel(t *testing.T, p profile) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testConfig()
 		cfg.LeaseMs, cfg.PutDiscardMs, cfg.PutReleaseMs, cfg.MaxSoftPinMs = 1000, 3000, 8000, 60_000
-		cfg.SoftPinMs, cfg.WriterQuarantineMs = 4000, 1500
+		cfg.SoftPinMs, cfg.WriterQuarantineMs, cfg.BundleStagingIdleMs = 4000, 1500, 5000
+		cfg.HideDamagedBundles = rapid.Bool().Draw(rt, "hide damaged")
 		cfg.SuspectMissedPingsMs, cfg.ClientActiveTTLMs, cfg.ClientSuspicionTTLMs, cfg.ClientLostTTLMs = 1500, 4000, 3000, 6000
 		cfg.AllowEvictSoftPinned = rapid.Bool().Draw(rt, "evict soft pinned")
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
-		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000}
+		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000, askers: map[string]string{}}
 		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
@@ -58,6 +62,7 @@ func runModel(t *testing.T, p profile) {
 			log(changes)
 			r.watch(changes)
 		})
+		r.m.now = r.now
 		for _, id := range []UUID{{1, 1}, {1, 2}} {
 			s := segmentOf(id, 2)
 			r.m.touch(r.now, id)
@@ -69,6 +74,7 @@ func runModel(t *testing.T, p profile) {
 		actions := rapid.Permutation([]func(*rapid.T){
 			r.put, r.put, r.put, r.put, r.upsert, r.end, r.end, r.end, r.revoke, r.get, r.exist, r.remove, r.tick, r.tick,
 			r.ping, r.ping, r.ping, r.remount, r.rare, r.snatch, r.snatch, r.silence,
+			r.rules,
 		}).Draw(rt, "actions")
 		for i := range rapid.SampledFrom([]int{modelStepsMax / 10, modelStepsMax / 2, modelStepsMax}).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")(rt)
@@ -101,6 +107,8 @@ type modelRun struct {
 	now     Time
 	ids     []uint64 // of clients
 	evicted []string
+	askers  map[string]string // by key: the workload for which it was evicted
+	expired []string
 	reused  bool // a range was taken from readers
 }
 
@@ -110,6 +118,10 @@ func (r *modelRun) watch(changes []Change) {
 		ch := &changes[i]
 		if ch.Kind == ChangeDrop && ch.Cause == CauseEvict {
 			r.evicted = append(r.evicted, strings.Clone(ch.Key))
+			r.askers[strings.Clone(ch.Key)] = r.asker()
+		}
+		if ch.Kind == ChangeDrop && ch.Cause == CauseExpire {
+			r.expired = append(r.expired, strings.Clone(ch.Key))
 		}
 		if ch.Kind == ChangeRelease {
 			for _, rc := range ch.Replicas {
@@ -127,13 +139,14 @@ func (r *modelRun) watch(changes []Change) {
 
 // judge takes the evictions over into the model, if they were allowed.
 func (r *modelRun) judge(key, group string) {
+	var victims []*modelObject
 	for _, victim := range r.evicted {
 		o := r.m.objects[victim]
 		if o == nil || !r.m.evictable(r.now, o, key, group, r.m.cfg.AllowEvictSoftPinned) {
 			r.t.Fatalf("%q was evicted for %q: %+v", victim, key, o)
 		}
 		if unit := unitOf(o); unit != "" {
-			for _, x := range r.m.members(unit) {
+			for _, x := range r.m.tied(o) {
 				if !slices.Contains(r.evicted, x.key) {
 					r.t.Fatalf("%q was evicted without %q", victim, x.key)
 				}
@@ -141,8 +154,10 @@ func (r *modelRun) judge(key, group string) {
 		}
 	}
 	for _, victim := range r.evicted {
-		r.m.drop(r.m.objects[victim], 0, 0)
+		victims = append(victims, r.m.objects[victim])
+		r.m.drop(r.m.objects[victim], CauseEvict, 0, 0)
 	}
+	r.inside(victims)
 	r.evicted = nil
 }
 
@@ -157,16 +172,18 @@ func (r *modelRun) sums() {
 	r.c.tidyAll()
 	r.c.inSlices(r.c.countLost)
 	st, lost := r.c.Stats(), r.m.lostKeys()
-	if f := st.Refusals; f.Leased+f.Pinned+f.InFlight+f.OwnBundle+f.NoSegment != st.PutStartAllocFailures {
+	if f := st.Refusals; f.Leased+f.Pinned+f.InFlight+f.OwnBundle+f.NoSegment+f.Quota+f.Reserved+f.UnreadKept != st.PutStartAllocFailures {
 		r.t.Fatalf("%d refusals, by reason %+v", st.PutStartAllocFailures, f)
 	}
 	if len(r.m.objects)-lost != int(st.Keys) || lost != int(st.LostKeys) || r.m.allocated() != st.AllocatedBytes || r.m.heldBytes() != st.QuarantinedBytes ||
 		r.m.capacity() != st.CapacityBytes {
 		r.t.Fatalf("%+v; the model has %d keys, %d lost, %d bytes, %d held, capacity %d", st, len(r.m.objects), lost, r.m.allocated(), r.m.heldBytes(), r.m.capacity())
 	}
+	r.sameBundles()
 	if keys := strings.Join(slices.Sorted(r.c.Keys), " "); keys != r.m.readableKeys() {
 		r.t.Fatalf("keys %s; the model has %s", keys, r.m.readableKeys())
 	}
+	r.shares()
 }
 
 func (r *modelRun) key(t *rapid.T) string { return rapid.SampledFrom(r.p.keys).Draw(t, "key") }
@@ -250,6 +267,9 @@ func (r *modelRun) options(t *rapid.T) *PutOptions {
 		Preferred: rapid.SampledFrom([][]string{nil, nil, nil, {"two", "none", "one"}}).Draw(t, "preferred"),
 		SoftPin:   rapid.SampledFrom([]uint8{0, 0, 0, 0, 1, 1, 2, 3}).Draw(t, "soft"),
 	}
+	if r.p.workloads {
+		o.Tenant = rapid.SampledFrom([]string{"", "", "red", "default", "blue"}).Draw(t, "tenant")
+	}
 	if o.SoftPin == SoftPinEnable && rapid.Bool().Draw(t, "with ttl") {
 		o.SoftPinTTLSet, o.SoftPinTTLMs = true, rapid.SampledFrom([]int64{0, 1500, 70_000}).Draw(t, "ttl")
 	}
@@ -262,15 +282,15 @@ func (r *modelRun) size(t *rapid.T) uint64 {
 
 func (r *modelRun) put(t *rapid.T) {
 	id, key, size, o := r.client(t), r.key(t), r.size(t), r.options(t)
-	old, want := r.m.putStart(r.now, key, size, o)
-	room := r.room(key, o.Group, size)
+	old, want := r.m.putStart(r.now, id, key, size, o)
+	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.PutStart(r.now, id, key, size, o, nil)
 	if want != nil {
 		r.same("put", err, want)
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
+	r.placed(err, &a, r.m.copies(key, o), replicas, room)
 	if err != nil {
 		return
 	}
@@ -299,11 +319,14 @@ func (r *modelRun) roomBeside(used []Replica, key, group string, size uint64, e 
 }
 
 // placed judges the places that a put got, or did not get. Room says that there was some without disturbing readers.
-func (r *modelRun) placed(err error, key, group string, size, wanted uint64, replicas []Replica, room bool) {
+func (r *modelRun) placed(err error, a *modelAsk, wanted uint64, replicas []Replica, room bool) {
+	key, group, size := a.key, a.group, a.size
 	if err != nil {
 		r.same("put", err, ErrNoSpace)
+	} else {
+		r.granted(a, replicas)
 	}
-	if r.reused && room {
+	if r.reused && room && len(r.m.rules) == 0 {
 		r.t.Fatalf("%q of %d bytes took a range from readers though there was room: %v", key, size, replicas)
 	}
 	reused := r.reused
@@ -318,9 +341,9 @@ func (r *modelRun) placed(err error, key, group string, size, wanted uint64, rep
 	case uint64(len(replicas)) == wanted || reused:
 		return
 	default:
-		e.reuse, e.unread = false, !r.m.reading(r.now)
+		e.reuse, e.unread = false, false
 	}
-	if r.roomBeside(replicas, key, group, size, e) {
+	if r.roomBeside(replicas, key, group, size, e) && !r.mayRefuse(a, replicas, e) {
 		r.t.Fatalf("%q of %d bytes got %v though there was room elsewhere", key, size, replicas)
 	}
 }
@@ -339,23 +362,33 @@ func (r *modelRun) upsert(t *rapid.T) {
 	if old != nil {
 		group = old.group
 	}
-	room := r.room(key, group, size)
+	room, a := r.room(key, group, size), r.ask(key, o.Tenant, group, size, nil)
+	if old != nil && old.open {
+		a = r.ask(key, o.Tenant, group, size, old)
+	}
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
-	if r.m.invalid(key, size, o) || old != nil && o.Group != "" && o.Group != old.group {
+	switch {
+	case r.m.invalid(key, size, o):
+		r.same("upsert", err, ErrInvalidParams)
+		return
+	case r.m.late(r.now, id, key):
+		r.same("upsert", err, ErrUnavailableStatus)
+		return
+	case old != nil && o.Group != "" && o.Group != old.group:
 		r.same("upsert", err, ErrInvalidParams)
 		return
 	}
 	r.judge(key, group)
-	wanted := o.Replicas
+	wanted := r.m.copies(key, o)
 	if old != nil && !old.open && old.size == size {
 		if r.m.inPlace(old) {
 			r.same("upsert of the same size", err, nil)
-			r.replaced(id, old, o, replicas)
+			r.replaced(id, old, o, replicas, &a)
 			return
 		}
 		wanted = r.activeCopies(old)
 	}
-	r.placed(err, key, group, size, wanted, replicas, room)
+	r.placed(err, &a, wanted, replicas, room)
 	if err != nil {
 		return
 	}
@@ -363,9 +396,9 @@ func (r *modelRun) upsert(t *rapid.T) {
 		release := r.now + Time(r.m.cfg.PutReleaseMs)
 		switch {
 		case old.open:
-			r.m.drop(old, r.m.outlast(r.now, old, release), Never)
+			r.m.drop(old, CauseDiscard, r.m.outlast(r.now, old, release), Never)
 		case old.next != nil:
-			r.m.drop(old.next, release, Never)
+			r.m.drop(old.next, CauseDiscard, release, Never)
 		}
 	}
 	r.m.created(r.now, id, key, size, o, replicas, old)
@@ -373,14 +406,18 @@ func (r *modelRun) upsert(t *rapid.T) {
 
 // upsertLost is an upsert of an object that counts as absent.
 func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, old *modelObject) {
-	room := r.room(key, o.Group, size)
+	room, a := r.room(key, o.Group, size), r.ask(key, o.Tenant, o.Group, size, old)
 	replicas, err := r.c.UpsertStart(r.now, id, key, size, o, nil)
-	if r.m.invalid(key, size, o) {
+	switch {
+	case r.m.invalid(key, size, o):
 		r.same("upsert", err, ErrInvalidParams)
+		return
+	case r.m.late(r.now, id, key):
+		r.same("upsert", err, ErrUnavailableStatus)
 		return
 	}
 	r.judge(key, o.Group)
-	r.placed(err, key, o.Group, size, o.Replicas, replicas, room)
+	r.placed(err, &a, r.m.copies(key, o), replicas, room)
 	if err == nil {
 		r.m.makeWay(r.now, old)
 		r.m.created(r.now, id, key, size, o, replicas, nil)
@@ -388,24 +425,25 @@ func (r *modelRun) upsertLost(id UUID, key string, size uint64, o *PutOptions, o
 }
 
 // replaced takes over an upsert of the same size: into a new range, or in place when there is no room.
-func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas []Replica) {
+func (r *modelRun) replaced(id UUID, old *modelObject, o *PutOptions, replicas []Replica, a *modelAsk) {
 	if r.reused {
 		r.t.Fatalf("%q took a range from readers though it has one", old.key)
 	}
 	if old.next != nil {
-		r.m.drop(old.next, r.now+Time(r.m.cfg.PutReleaseMs), Never)
+		r.m.drop(old.next, CauseDiscard, r.now+Time(r.m.cfg.PutReleaseMs), Never)
 	}
 	active := r.activeCopies(old)
 	if replicas[0].ID != old.replicas[0].ID {
 		if uint64(len(replicas)) != active {
 			r.t.Fatalf("%q has %v; the new value has %v", old.key, old.replicas, replicas)
 		}
+		r.granted(a, replicas)
 		r.m.created(r.now, id, old.key, old.size, o, replicas, old)
 		return
 	}
 	until, _ := r.m.hold(r.now, old)
-	e := effort{soft: r.m.cfg.AllowEvictSoftPinned, unread: !r.m.reading(r.now)}
-	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) {
+	e := effort{soft: r.m.cfg.AllowEvictSoftPinned}
+	if until > 0 && active < 2 && r.roomBeside(nil, old.key, old.group, old.size, e) && !r.mayRefuse(a, nil, e) {
 		r.t.Fatalf("%q goes over what somebody reads though there is room", old.key)
 	}
 	r.reopened(id, old, o, replicas)
@@ -429,6 +467,7 @@ func (r *modelRun) reopened(id UUID, old *modelObject, o *PutOptions, replicas [
 	}
 	old.open, old.client, old.time = true, id, r.now
 	r.m.asked(old, o)
+	r.m.wrote(old)
 	if u := r.m.unit(old); u != nil {
 		u.touch = max(u.touch, r.now)
 	}
@@ -469,6 +508,7 @@ func (r *modelRun) read(t *rapid.T) (key string) {
 	}
 	r.m.lease(r.now, want)
 	want.handed = r.now
+	r.m.wasRead(want)
 	return key
 }
 
@@ -525,19 +565,19 @@ func (r *modelRun) tick(t *rapid.T) {
 
 func (r *modelRun) pass(ms Time) {
 	r.now += ms
+	r.m.now = r.now
 	r.m.sweep(r.now)
 	r.c.Sweep(r.now)
+	r.expire()
 	r.judge("", "")
+	r.overdue()
 	m := r.m
 	usable, allocated := m.filled()
 	if m.cfg.HighWatermark == 0 || allocated <= m.cfg.HighWatermark*usable || r.c.aside > r.now {
 		return
 	}
 	for _, o := range m.objects {
-		inSight := func(x *modelObject) bool {
-			return slices.ContainsFunc(x.replicas, func(x Replica) bool { return m.stage(x.Segment.ID) < StageSuspected })
-		}
-		if inSight(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
+		if m.inSight(o) && !m.reserved(o) && !m.unread(o) && m.ripe(r.now, o) && m.evictable(r.now, o, "", "", m.cfg.AllowEvictSoftPinned) {
 			r.t.Fatalf("%v of %v bytes are allocated and %q stays", allocated, usable, o.key)
 		}
 	}

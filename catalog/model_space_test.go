@@ -20,6 +20,9 @@ func (m *model) owns(id UUID) bool {
 
 // sweep does what time asks for, but for evictions.
 func (m *model) sweep(now Time) {
+	if !m.started || now-m.swept > 2000 {
+		m.since = now
+	}
 	if gap := now - m.swept; m.started && gap > 2000 {
 		for _, c := range m.clients {
 			c.ping = min(now, c.ping+gap)
@@ -54,9 +57,10 @@ func (m *model) sweep(now Time) {
 	for _, o := range m.all() {
 		if o.open && o.time+Time(m.cfg.PutReleaseMs) <= now {
 			until, handed := m.hold(now, o)
-			m.drop(o, until, handed)
+			m.drop(o, CauseRelease, until, handed)
 		}
 	}
+	m.collect(now)
 	m.held = slices.DeleteFunc(m.held, func(r modelRange) bool { return r.until <= now })
 	for _, o := range m.objects {
 		if o.pin <= now {
@@ -67,26 +71,17 @@ func (m *model) sweep(now Time) {
 
 // evictable judges a victim. key and group belong to the put that asks; "" when nobody does.
 func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool) bool {
-	unit := unitOf(o)
-	all := []*modelObject{o}
-	if unit != "" {
-		all = m.members(unit)
-		u := m.units[unit]
-		if u.lease > now || u.touch > now {
+	all := m.tied(o)
+	for _, x := range all {
+		if u := m.unit(x); u != nil && (u.lease > now || u.touch > now) {
 			return false
 		}
-		parts, manifests := 0, 0
-		for _, x := range all {
-			if _, part := bundle.Parse(x.key); part != bundle.NoPart {
-				parts++
-				if part == bundle.Manifest && !x.open {
-					manifests++
-				}
-			}
-		}
-		if parts > 0 && manifests == 0 && u.touch+Time(m.cfg.PutDiscardMs) > now {
+		if b := m.bundles[bundle.Prefix(x.key)]; b != nil && b.published == 0 && b.deadAt == 0 {
 			return false
 		}
+	}
+	if !m.givenUp(o) {
+		return false
 	}
 	for _, x := range all {
 		prefix := bundle.Prefix(x.key)
@@ -103,10 +98,11 @@ func (m *model) evictable(now Time, o *modelObject, key, group string, soft bool
 // ripe tells whether the eviction is sure to know that an object may go: what became evictable only within the present
 // step of the ages may be found a step later.
 func (m *model) ripe(now Time, o *modelObject) bool {
-	all, ends := []*modelObject{o}, []Time{}
-	if unit := unitOf(o); unit != "" {
-		all = m.members(unit)
-		ends = append(ends, m.units[unit].lease, m.units[unit].touch+Time(m.cfg.PutDiscardMs))
+	all, ends := m.tied(o), []Time{}
+	for _, x := range all {
+		if u := m.unit(x); u != nil {
+			ends = append(ends, u.lease)
+		}
 	}
 	for _, x := range all {
 		ends = append(ends, x.lease)
@@ -114,11 +110,12 @@ func (m *model) ripe(now Time, o *modelObject) bool {
 	return !slices.ContainsFunc(ends, func(end Time) bool { return end > 0 && bucketOf(int64(end)) == bucketOf(int64(now)) })
 }
 
-// unread tells whether an object is of a bundle that nobody looked at since it was written.
+// unread tells whether an object goes together with a published bundle that nobody has read.
 func (m *model) unread(o *modelObject) bool {
-	u := m.unit(o)
-	return u != nil && u.lease-Time(m.cfg.LeaseMs) < u.touch &&
-		slices.ContainsFunc(m.members(unitOf(o)), func(x *modelObject) bool { return bundle.Prefix(x.key) != "" })
+	return slices.ContainsFunc(m.tied(o), func(x *modelObject) bool {
+		b := m.bundles[bundle.Prefix(x.key)]
+		return b != nil && b.published != 0 && !b.read && !b.cut && m.manifest(b)
+	})
 }
 
 // reading tells whether readers hold a range back.
@@ -136,7 +133,7 @@ func (m *model) roomFor(now Time, seg SegmentInfo, key, group string, size uint6
 	}
 	var walls []modelRange
 	for _, o := range m.all() {
-		if m.evictable(now, o, key, group, e.soft) && m.ripe(now, o) && (e.unread || !m.unread(o)) {
+		if m.evictable(now, o, key, group, e.soft) && m.ripe(now, o) && (e.unread || !m.unread(o)) && !m.reserved(o) {
 			continue
 		}
 		for _, r := range o.replicas {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 
 	"mooncake/bundle"
 )
@@ -14,14 +15,19 @@ type model struct {
 	segs    map[UUID]SegmentInfo
 	clients map[UUID]*modelClient
 	units   map[string]*modelUnit
+	bundles map[string]*modelBundle
 	held    []modelRange
 	away    []Departure // gone, but their writes are not ended yet
 	swept   Time
 	started bool
+	rules   []Workload
+	now     Time
+	since   Time // from when on the idle are watched
 }
 
 type modelObject struct {
 	key, group string
+	tenant     string
 	client     UUID
 	size       uint64
 	time       Time
@@ -45,7 +51,11 @@ type modelClient struct {
 	reported bool
 }
 
-type modelUnit struct{ lease, touch Time }
+type modelUnit struct {
+	lease, touch Time
+	blocked      Time // when it last could not end whatever its age
+	knotted      Time // when it last went together with others
+}
 
 type modelRange struct {
 	seg           UUID
@@ -58,7 +68,7 @@ type modelRange struct {
 func newModel(cfg Config) *model {
 	return &model{
 		cfg: cfg, objects: map[string]*modelObject{}, segs: map[UUID]SegmentInfo{},
-		clients: map[UUID]*modelClient{}, units: map[string]*modelUnit{},
+		clients: map[UUID]*modelClient{}, units: map[string]*modelUnit{}, bundles: map[string]*modelBundle{},
 	}
 }
 
@@ -132,9 +142,10 @@ func (m *model) add(o *modelObject) {
 		}
 		m.units[name].touch = max(m.units[name].touch, o.time)
 	}
+	m.joined(o)
 }
 
-func (m *model) drop(o *modelObject, until, handed Time) {
+func (m *model) drop(o *modelObject, cause Cause, until, handed Time) {
 	for _, r := range o.replicas {
 		if _, mounted := m.segs[r.Segment.ID]; mounted && until > 0 {
 			h := modelRange{seg: r.Segment.ID, off: r.Offset, size: r.Size, until: until, handed: handed}
@@ -157,6 +168,7 @@ func (m *model) drop(o *modelObject, until, handed Time) {
 	if name := unitOf(o); name != "" && len(m.members(name)) == 0 {
 		delete(m.units, name)
 	}
+	m.left(o, cause)
 }
 
 func (m *model) invalid(key string, size uint64, o *PutOptions) bool {
@@ -165,9 +177,12 @@ func (m *model) invalid(key string, size uint64, o *PutOptions) bool {
 }
 
 // putStart gives the error that must come, or what must be dropped first when a place is found.
-func (m *model) putStart(now Time, key string, size uint64, o *PutOptions) (old *modelObject, err error) {
+func (m *model) putStart(now Time, id UUID, key string, size uint64, o *PutOptions) (old *modelObject, err error) {
 	if m.invalid(key, size, o) {
 		return nil, ErrInvalidParams
+	}
+	if m.late(now, id, key) {
+		return nil, ErrUnavailableStatus
 	}
 	old = m.objects[key]
 	if old != nil && !m.lost(old) && (!old.open || old.time+Time(m.cfg.PutDiscardMs) >= now) {
@@ -181,27 +196,27 @@ func (m *model) makeWay(now Time, old *modelObject) {
 	release := now + Time(m.cfg.PutReleaseMs)
 	if m.lost(old) {
 		if old.next != nil {
-			m.drop(old.next, release, Never)
+			m.drop(old.next, CauseDiscard, release, Never)
 		}
 		if old.open {
-			m.drop(old, m.outlast(now, old, release), Never)
+			m.drop(old, CauseLost, m.outlast(now, old, release), Never)
 			return
 		}
 		until, handed := m.hold(now, old)
-		m.drop(old, until, handed)
+		m.drop(old, CauseLost, until, handed)
 		return
 	}
 	until := m.outlast(now, old, old.time+Time(m.cfg.PutReleaseMs))
 	if until <= now {
 		until = 0
 	}
-	m.drop(old, until, Never)
+	m.drop(old, CauseDiscard, until, Never)
 }
 
 // created notes a write that found its places. From is the object that it will replace, or an unfinished one that it
 // pushed aside.
 func (m *model) created(now Time, id UUID, key string, size uint64, o *PutOptions, replicas []Replica, from *modelObject) *modelObject {
-	n := &modelObject{key: key, group: o.Group, client: id, size: size, time: now, open: true, hard: o.HardPin, replicas: slices.Clone(replicas)}
+	n := &modelObject{key: key, group: o.Group, tenant: o.Tenant, client: id, size: size, time: now, open: true, hard: o.HardPin, replicas: slices.Clone(replicas)}
 	if from != nil {
 		n.group = from.group
 		switch {
@@ -236,7 +251,7 @@ func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) e
 	if old := m.objects[key]; old != o {
 		until, handed := m.hold(now, old)
 		o.pin, old.pin = old.pin, 0
-		m.drop(old, until, handed)
+		m.drop(old, CauseUpsert, until, handed)
 	}
 	o.open, o.time, o.sum, o.hasSum = false, now, sum, hasSum
 	if o.asks {
@@ -249,6 +264,7 @@ func (m *model) putEnd(now Time, id UUID, key string, sum uint64, hasSum bool) e
 	if u := m.unit(o); u != nil {
 		u.touch = max(u.touch, now)
 	}
+	m.wrote(o)
 	return nil
 }
 
@@ -276,7 +292,7 @@ func (m *model) putRevoke(now Time, id UUID, key string) error {
 		return ErrInvalidWrite
 	}
 	until, handed := m.hold(now, o)
-	m.drop(o, until, handed)
+	m.drop(o, CauseRevoke, until, handed)
 	return nil
 }
 
@@ -298,6 +314,9 @@ func (m *model) readable(key string) (o *modelObject, replicas []Replica, err er
 	}
 	if best == StageGone {
 		return nil, nil, err
+	}
+	if b := m.bundles[bundle.Prefix(key)]; b != nil && b.lost > 0 && m.cfg.HideDamagedBundles && strings.HasSuffix(key, "/manifest") {
+		return nil, nil, ErrObjectNotFound
 	}
 	for _, r := range o.replicas {
 		if m.stage(r.Segment.ID) == best {
@@ -336,7 +355,7 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 		if o.open {
 			until, handed = m.outlast(now, o, now+Time(m.cfg.PutReleaseMs)), Never
 		}
-		m.drop(o, until, handed)
+		m.drop(o, CauseLost, until, handed)
 		if next := m.objects[key]; next != nil && m.lost(next) {
 			return m.remove(now, key, force, abort)
 		}
@@ -351,22 +370,27 @@ func (m *model) remove(now Time, key string, force, abort bool) error {
 	}
 	release := now + Time(m.cfg.PutReleaseMs)
 	if o.next != nil {
-		m.drop(o.next, release, Never)
+		m.drop(o.next, CauseAbort, release, Never)
 	}
 	if o.open {
-		m.drop(o, m.outlast(now, o, release), Never)
+		m.drop(o, CauseAbort, m.outlast(now, o, release), Never)
 		return nil
 	}
 	until, handed := m.hold(now, o)
-	m.drop(o, until, handed)
+	m.drop(o, CauseRemove, until, handed)
 	return nil
 }
 
 // dead ends the writes of a client.
 func (m *model) dead(now Time, d Departure) (n int) {
+	for _, b := range m.bundles {
+		if len(m.parts(b)) > 0 && b.client == d.Client && b.lastWrite <= d.At && b.published == 0 && b.deadAt == 0 && !b.writers {
+			b.deadAt = now
+		}
+	}
 	for _, o := range m.all() {
 		if o.open && o.client == d.Client && o.time <= d.At {
-			m.drop(o, m.outlast(now, o, now+Time(m.cfg.WriterQuarantineMs)), Never)
+			m.drop(o, CauseDead, m.outlast(now, o, now+Time(m.cfg.WriterQuarantineMs)), Never)
 			n++
 		}
 	}
@@ -393,7 +417,7 @@ func (m *model) unmount(id UUID) {
 	for _, o := range m.all() {
 		o.replicas = slices.DeleteFunc(o.replicas, func(r Replica) bool { return r.Segment.ID == id })
 		if len(o.replicas) == 0 {
-			m.drop(o, 0, 0)
+			m.drop(o, 0, 0, 0)
 		}
 	}
 }

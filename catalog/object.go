@@ -3,6 +3,8 @@ package catalog
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"mooncake/bundle"
 )
 
 // A replica is one copy of an object. The first lies at the start of the object's record, so both have one name; each
@@ -35,14 +37,19 @@ type record struct {
 	node          // the list of the unfinished, or an age if the object is alone
 	client uint32 // the writer, number in state.owners
 
-	unit               name // group or bundle; 0 is none: the object is alone
+	unit               name // group, or bundle without group; 0 is none: the object is alone
 	unitPrev, unitNext name
+
+	bundle                 name // 0 is none; seen by readers
+	bundlePrev, bundleNext name
 
 	keyBytes uint32 // 0 marks a free slot
 	flags    uint8  // seen by readers
 	marks    uint8  // seen by the writer only
 	dataType uint8
 	replicas uint8
+	part     bundle.Part // of the bundle
+	done     bool        // the bundle counts it as complete
 }
 
 // A unit is a group, or a bundle whose keys carry no group; its name follows it in the same slot. Readers raise lease;
@@ -58,7 +65,15 @@ type unit struct {
 	soft      uint32 // soft pinned members
 	parts     uint32 // members with the key of a bundle
 	manifests uint32 // complete manifests among them
+	staging   uint32 // bundles that are being written
+	unread    uint32 // published bundles that nobody has read
+	bundles   uint32 // bundles that have members here
+	spent     uint32 // of them, those of no use any more
+	knots     uint32 // members that belong to bundles of several units
+	seen      uint32 // the last walk that met it; see Catalog.tied
 	nameBytes uint32 // 0 marks a free slot
+	strangers uint32 // members of another share than the unit's
+	stamp     uint32 // of its entry among the deadlines of its share; 0 is none
 	group     bool
 	_         [3]byte
 }
@@ -76,6 +91,7 @@ const (
 	flagHardPin
 	flagGroup   // unit is a group: its lease is every member's
 	flagClosing // its ranges are being given up: readers wait for the decision under way
+	flagTorn    // manifest of a bundle that lost members
 )
 
 // Marks of a record.
@@ -95,14 +111,18 @@ type node struct {
 	prev, next name
 	bucket     uint32 // which age
 	list       uint8
+	share      uint8  // of the workload; a unit's is that of most members
+	tenant     uint16 // of a record, for the accounting under other rules
 }
 
 // Lists that a node can be in.
 const (
-	listNone uint8 = iota
-	listOpen       // being written, oldest start first
-	listAge        // may be evicted
-	listSoft       // may be evicted when nothing else can
+	listNone   uint8 = iota
+	listOpen         // being written, oldest start first
+	listSpent        // may be evicted before anything else
+	listAge          // may be evicted
+	listSoft         // may be evicted when nothing else can
+	listUnread       // may be evicted when a put would be refused otherwise
 )
 
 func (s *state) record(n name) *record   { return (*record)(s.arena.at(n)) }

@@ -9,16 +9,39 @@ import (
 // An ask is a put in need of room. Its own group and bundle are spared: a put must not take its bundle's first members
 // to store its last.
 type ask struct {
-	now    Time
-	size   uint64
+	now Time
+	bounds
+	write  *write
 	number uint32
-	self   name   // the object that the put replaces
-	group  name   // the put's group, if it has members
-	prefix string // the put's bundle; "" is none
-	soft   bool   // soft pinned objects may go
-	unread bool   // bundles that nobody has read yet may go
-	reuse  bool   // ranges that readers may be at may go
-	apart  bool   // only segments of machines that hold no copy yet
+	self   name // the object that the put replaces
+	group  name // the put's group, if it has members
+	bundle name // the put's, if it has members
+	soft   bool // soft pinned objects may go
+	unread bool // bundles that nobody has read yet may go
+	reuse  bool // ranges that readers may be at may go
+	apart  bool // only segments of machines that hold no copy yet
+
+	onlyOwn bool   // only the put's own workload may lose anything
+	last    bool   // even what it reserved
+	walled  bool   // no workload with a reservation may lose anything
+	had     uint64 // bytes that the put takes from readers
+	short   int    // why the limits of workloads refuse the put; 0 when they do not
+}
+
+// victimLists are what may be evicted, in the order in which it goes.
+var victimLists = [...]uint8{listSpent, listAge, listSoft, listUnread}
+
+// takes tells whether the put may have what is in a list.
+func (a *ask) takes(list uint8) bool {
+	switch list {
+	case listSpent, listAge:
+		return true
+	case listSoft:
+		return a.soft
+	case listUnread:
+		return a.unread
+	}
+	return false
 }
 
 // A trialRange is a range set free on trial.
@@ -30,16 +53,13 @@ type trialRange struct {
 }
 
 // age tells since when nothing is known of an object that is alone, or of a unit, as a bucket. It may go when its bucket
-// is not after the present one. What is leased, or part of a bundle under way, has a bucket in the future; what must stay
-// for other reasons is in none of the ages.
+// is not after the present one. What is leased has a bucket in the future; what must stay for other reasons is in none of
+// the ages.
 func (c *Catalog) age(n name, now Time) uint32 {
 	at := int64(0)
 	if c.s.isUnit(n) {
 		u := c.s.unit(n)
 		at = max(u.lastTouch, atomic.LoadInt64(&u.lease))
-		if u.parts > 0 && u.manifests == 0 {
-			at = max(at, u.lastTouch+c.cfg.PutDiscardMs)
-		}
 	} else {
 		r := c.s.record(n)
 		at = max(r.time, atomic.LoadInt64(&r.lease))
@@ -89,6 +109,12 @@ const freeEffort = 16
 // makeRoom evicts what a put needs on one of the segments that can serve it, and takes the range. When that is
 // impossible nothing is changed.
 func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
+	c.heedReads()
+	if !c.within(&a.bounds) {
+		if seg, offset, ok, tried := c.makeWay(a); tried {
+			return seg, offset, ok
+		}
+	}
 	fits := false
 	for _, seg := range c.s.segments.mounted {
 		fits = fits || c.eligible(seg, a)
@@ -98,8 +124,8 @@ func (c *Catalog) makeRoom(a *ask) (*segment, uint64, bool) {
 	}
 	c.stats.EvictionAttempts++
 	for range limits.EvictRaces {
-		seg, offset, ok := c.search(a)
-		if !ok {
+		seg, offset, ok := c.searchOwn(a)
+		if !ok || !c.fill(a) {
 			return nil, 0, false
 		}
 		if c.evict(a.now) {
@@ -134,24 +160,25 @@ func (c *Catalog) search(a *ask) (*segment, uint64, bool) {
 func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool) {
 	p := &c.placer
 	p.trial = p.trial[:0]
-	lists := []*ages{&c.s.ages, &c.s.soft}
-	if !a.soft {
-		lists = lists[:1]
-	}
+	order := c.orderFor(a)
 	effort := c.tries * freeEffort
-	for _, list := range lists {
-		w := walker{list: list, last: bucketOf(int64(a.now))}
+	for _, list := range victimLists {
+		if !a.takes(list) {
+			continue
+		}
+		w := order.walk(c.s.agesOf(list), a.now)
 		for n := c.candidate(&w, a.now); n != 0 && seg == nil; n = c.candidate(&w, a.now) {
 			if effort < 0 {
 				more = true
 				break
 			}
 			effort--
-			if c.stays(n, a) {
+			if c.stays(n, a) || !c.yields(order, n) {
 				continue
 			}
 			before := len(p.trial)
 			seg = c.freeOnTrial(n, a)
+			c.gone(order, n)
 			effort -= (len(p.trial) - before) * freeEffort
 		}
 	}
@@ -167,11 +194,11 @@ func (c *Catalog) tryOldest(a *ask) (seg *segment, offset uint64, ok, more bool)
 	if ok {
 		for i := range p.trial {
 			if t := &p.trial[i]; t.seg == seg && t.offset < offset+a.size && offset < t.offset+t.size {
-				c.addVictim(c.wholeOf(t.record))
+				c.addVictims(c.wholeOf(t.record))
 			}
 		}
 	}
-	return seg, offset, ok, !ok && (more || c.aside >= a.now)
+	return seg, offset, ok, !ok && (more || c.aside >= a.now || order.shut != shareSet{})
 }
 
 // freeOnTrial sets the ranges of an object or a unit free where that can help, and returns a segment on which the put
@@ -198,6 +225,18 @@ func (c *Catalog) freeOnTrial(n name, a *ask) (fits *segment) {
 
 // startVictims empties the list of victims.
 func (c *Catalog) startVictims() { c.placer.victims = c.placer.victims[:0] }
+
+// addVictims puts an object or a unit on the list of victims, with all that goes with it.
+func (c *Catalog) addVictims(n name) {
+	if !c.knotted(n) {
+		c.addVictim(n)
+		return
+	}
+	tied, _ := c.tied(n)
+	for _, un := range tied {
+		c.addVictim(un)
+	}
+}
 
 // addVictim puts an object, or all members of a unit, on the list of victims, once.
 func (c *Catalog) addVictim(n name) {
@@ -230,10 +269,12 @@ func (c *Catalog) evict(now Time) bool {
 		}
 		return false
 	}
+	c.noteUnread(now, victims)
 	c.begin()
 	for _, n := range victims {
 		c.stats.EvictedKeys++
 		c.stats.EvictedBytes += c.s.record(n).size * uint64(c.s.record(n).replicas)
+		c.countEvicted(n)
 		c.noteDrop(now, n, CauseEvict, 0, 0)
 	}
 	c.commit()

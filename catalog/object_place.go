@@ -13,11 +13,14 @@ type placer struct {
 	worst   Stage // of segments that free ranges are taken from
 	places  []place
 	victims []name
+	tied    []name // units that go together
 	trial   []trialRange
 	cells   []cell
 	window  []int
 	read    []timed[heldKey] // hand-outs looked at
 	reused  []ReplicaChange  // ranges of readers that a put takes
+	order   order
+	needer  needer // for whom victims are evicted
 }
 
 // place takes ranges for the replicas of a write, each on another segment: what is free; what the quarantine has to give
@@ -31,12 +34,11 @@ func (c *Catalog) place(w *write) []place {
 		return p.places
 	}
 	a := c.askFor(w)
-	a.unread = c.s.heldBack.reading == 0
 	active := c.anyActive()
 	if active {
 		c.makeAllRoom(w, &a, wanted)
 	}
-	if active && len(p.places) == 0 && !a.unread {
+	if active && len(p.places) == 0 {
 		if seg, offset, ok := c.reuse(&a); ok {
 			c.taken(seg, offset)
 			return p.places
@@ -45,7 +47,11 @@ func (c *Catalog) place(w *write) []place {
 		if c.makeAllRoom(w, &a, 1); len(p.places) == 0 {
 			if seg, offset, ok := c.reuseWindow(&a); ok {
 				c.taken(seg, offset)
+				return p.places
 			}
+		}
+		if a.unread = false; len(p.places) > 0 && wanted > 1 && !c.takeAllFree(w, wanted) {
+			c.makeAllRoom(w, &a, wanted) // what went may have had copies elsewhere
 		}
 	}
 	if len(p.places) == 0 {
@@ -64,7 +70,6 @@ func (c *Catalog) placeFree(w *write, readers bool) []place {
 	wanted := c.startPlaces(w)
 	if !c.takeAllFree(w, wanted) && readers {
 		a := c.askFor(w)
-		a.unread = c.s.heldBack.reading == 0
 		c.makeAllRoom(w, &a, wanted)
 		c.placer.worst = StageSuspect
 		c.takeSome(w, wanted, false)
@@ -78,6 +83,7 @@ func (c *Catalog) startPlaces(w *write) int {
 	p := &c.placer
 	clear(p.places)
 	p.places, p.worst = p.places[:0], StageActive
+	c.limit(w)
 	return int(min(w.replicas, uint64(len(c.s.segments.mounted)), limits.ReplicasPerObjectMax))
 }
 
@@ -100,7 +106,7 @@ func (c *Catalog) putBack(size uint64) {
 }
 
 func (c *Catalog) askFor(w *write) ask {
-	a := ask{now: w.now, size: w.size, number: c.asks, self: w.old, prefix: w.prefix}
+	a := ask{now: w.now, bounds: w.bounds, write: w, number: c.asks, self: w.old, bundle: w.bundle}
 	if w.group != "" {
 		a.group = c.s.findUnit(w.group, true)
 	}
@@ -122,7 +128,7 @@ func (c *Catalog) takeAllFree(w *write, wanted int) bool {
 // takeSome takes free ranges, on machines that hold no copy yet or on any.
 func (c *Catalog) takeSome(w *write, wanted int, apart bool) {
 	w.wish, w.wishNamed = 0, 0
-	for len(c.placer.places) < wanted {
+	for len(c.placer.places) < wanted && c.within(&w.bounds) {
 		seg, offset, ok := c.takeFree(w, apart)
 		if !ok {
 			return

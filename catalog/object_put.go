@@ -29,7 +29,10 @@ func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOpt
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := newWrite(now, id, key, size, o)
+	w := c.newWrite(now, id, key, size, o)
+	if c.givenUp(&w) {
+		return dst, ErrUnavailableStatus
+	}
 	if n := c.s.lookup(key); n != 0 {
 		r := c.s.record(n)
 		switch {
@@ -64,6 +67,9 @@ type write struct {
 	hardPin  bool
 	pinned   Time   // soft pin taken over
 	prefix   string // of the key's bundle; "" is none
+	bundle   name   // that bundle, if it exists or is remembered
+
+	bounds bounds // of its workload
 
 	wish, wishNamed int // how far the preferred segments were looked at in this pass
 
@@ -75,11 +81,22 @@ type write struct {
 	dataType      uint8
 }
 
-func newWrite(now Time, id UUID, key string, size uint64, o *PutOptions) write {
-	return write{
+func (c *Catalog) newWrite(now Time, id UUID, key string, size uint64, o *PutOptions) write {
+	w := write{
 		now: now, client: id, key: key, size: size, o: o, replicas: o.Replicas,
 		group: o.Group, hardPin: o.HardPin, dataType: o.DataType, prefix: bundle.Prefix(key),
 	}
+	if w.prefix == "" {
+		return w
+	}
+	if w.bundle = c.s.findBundle(w.prefix); w.bundle != 0 {
+		c.s.recent = w.bundle
+		// The 0.3.12 client asks for copies of small members only.
+		if b := c.s.bundle(w.bundle); b.members > 0 {
+			w.replicas = max(w.replicas, uint64(b.copies))
+		}
+	}
+	return w
 }
 
 // create finds room for a new object, then decides both the end of the old one and the new one.
@@ -129,7 +146,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	}
 	ch := c.note(ChangePut, w.now)
 	ch.Client, ch.Key, ch.Size, ch.Group, ch.HardPin = w.client, w.key, w.size, w.group, w.hardPin
-	ch.DataType, ch.PinnedUntil, ch.Staged = w.dataType, w.pinned, w.staged
+	ch.DataType, ch.PinnedUntil, ch.Staged, ch.Tenant = w.dataType, w.pinned, w.staged, w.o.Tenant
 	ch.Replicas = c.replicas[at:]
 	c.askPin(ch, w.o)
 	c.commit()
@@ -145,7 +162,8 @@ func (c *Catalog) memoryFor(w *write) bool {
 		unit = w.prefix
 	}
 	return a.ready(kindRecord, recordBytes+len(w.key)) && (w.replicas == 1 || a.ready(kindReplica, replicaBytes)) &&
-		(unit == "" || a.ready(kindUnit, unitBytes+len(unit)))
+		(unit == "" || a.ready(kindUnit, unitBytes+len(unit))) &&
+		(w.prefix == "" || w.bundle != 0 || a.ready(kindBundle, bundleBytes+len(w.prefix)))
 }
 
 // askPin writes the soft pin that a write asks for into its Change, with the life it will have.
@@ -190,6 +208,7 @@ func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChec
 	ch.Checksum, ch.HasChecksum = checksum, hasChecksum
 	ch.Until, ch.HandedOut = until, handed
 	c.commit()
+	c.notePublished(n)
 	return nil
 }
 

@@ -32,7 +32,11 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	o, dst, err := c.view(n, dst)
 	if err == nil {
 		c.grant(n, now)
-		raise(&c.s.record(n).handed, int64(now))
+		r := c.s.record(n)
+		raise(&r.handed, int64(now))
+		if r.bundle != 0 {
+			c.noteRead(r.bundle, now)
+		}
 		o.LeaseMs = c.cfg.LeaseMs
 	}
 	return o, dst, err
@@ -59,7 +63,7 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 		return Object{}, dst, ErrObjectNotFound
 	}
 	r := c.s.record(n)
-	if r.flags&flagHidden != 0 {
+	if c.hidden(r) {
 		return Object{}, dst, ErrObjectNotFound
 	}
 	// Loaded under the lock: whoever put a replica here had shared its segment before.
@@ -91,11 +95,16 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 
 // readable tells why an object cannot be read; nil when it can. The caller holds the shard's lock or Catalog.mu.
 func (c *Catalog) readable(n name) error {
-	if c.s.record(n).flags&flagHidden != 0 {
+	if c.hidden(c.s.record(n)) {
 		return ErrObjectNotFound
 	}
 	_, err := c.bestStage(n, *c.s.segments.shared.Load())
 	return err
+}
+
+// hidden tells whether readers must not see an object although it is there.
+func (c *Catalog) hidden(r *record) bool {
+	return r.flags&flagHidden != 0 || r.flags&flagTorn != 0 && c.cfg.HideDamagedBundles
 }
 
 // bestStage gives the stage of the best readable copy: StageActive or StageSuspect. An object that is unfinished, or

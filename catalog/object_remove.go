@@ -261,17 +261,20 @@ func (c *Catalog) FindMatching(now Time, match func(key string) bool, yield func
 type cursor struct{ span, offset uint32 }
 
 // scan returns the next record in the order of memory; 0 at the end.
-func (s *state) scan(at *cursor) name {
+func (s *state) scan(at *cursor) name { return s.scanKind(at, kindRecord) }
+
+// scanKind returns the next record, or bundle, in the order of memory; 0 at the end.
+func (s *state) scanKind(at *cursor, k kind) name {
 	for ; int(at.span) < len(s.arena.spans); at.span, at.offset = at.span+1, 0 {
 		sp := &s.arena.spans[at.span]
-		if !sp.live || sp.kind != kindRecord {
+		if !sp.live || sp.kind != k {
 			continue
 		}
 		step := slotBytes[sp.class]
 		for at.offset = (at.offset + step - 1) / step * step; at.offset < sp.bump; {
 			n := name(at.span*spanGranules + at.offset/granuleBytes)
 			at.offset += step
-			if s.record(n).keyBytes != 0 {
+			if k == kindRecord && s.record(n).keyBytes != 0 || k == kindBundle && s.bundle(n).nameBytes != 0 {
 				return n
 			}
 		}

@@ -38,7 +38,7 @@ func (c *Catalog) reuse(a *ask) (fits *segment, offset uint64, ok bool) {
 	for _, top := range p.read {
 		q.handOuts.push(top.at, top.item)
 	}
-	if !ok {
+	if !ok || !c.reuseWithin(a) {
 		return nil, 0, false
 	}
 	c.release(a.now)
@@ -59,7 +59,7 @@ func (c *Catalog) reuseWindow(a *ask) (*segment, uint64, bool) {
 			break
 		}
 		seg, offset, ok := c.searchWindows(a)
-		if !ok || !c.evict(a.now) {
+		if !ok || !c.fill(a) || !c.evict(a.now) {
 			continue
 		}
 		c.placer.reused = c.placer.reused[:0]

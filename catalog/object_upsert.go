@@ -12,7 +12,10 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := newWrite(now, id, key, size, o)
+	w := c.newWrite(now, id, key, size, o)
+	if c.givenUp(&w) {
+		return dst, ErrUnavailableStatus
+	}
 	n := c.s.lookup(key)
 	if n == 0 {
 		return c.create(&w, dst)

@@ -3,9 +3,6 @@ package catalog
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
-
-	"mooncake/bundle"
 )
 
 // A cell is a range of a segment that is not free, and how willingly it goes: its age, or wall for what must stay.
@@ -17,6 +14,9 @@ type cell struct {
 }
 
 const wall = ^uint32(0)
+
+// rankAges is how many ages a window tells apart in each of victimLists: four years of them.
+const rankAges = 1 << 30
 
 // searchWindows looks at whole segments for the place where the put fits with the oldest victims: the window whose
 // youngest range is older than that of any other. It is for pools in which setting the oldest objects free one by one
@@ -46,17 +46,28 @@ func (c *Catalog) searchWindows(a *ask) (*segment, uint64, bool) {
 		c.collectCells(found, a)
 	}
 	offset, _, _ := c.bestWindow(found.info.Size, a.size)
+	order := c.orderFor(a)
 	c.startVictims()
 	for _, cl := range c.placer.cells {
 		if cl.record != 0 && cl.offset < offset+a.size && offset < cl.end {
-			c.addVictim(c.wholeOf(cl.record))
+			c.addVictims(c.wholeOf(cl.record))
 		}
+	}
+	if !c.victimsYield(order) {
+		c.spareVictims()
+		if a.walled {
+			return nil, 0, false
+		}
+		a.walled = true
+		defer func() { a.walled = false }()
+		return c.searchWindows(a)
 	}
 	return found, offset, true
 }
 
 // collectCells lists what lies on a segment in the order of addresses.
 func (c *Catalog) collectCells(seg *segment, a *ask) {
+	order := c.orderFor(a)
 	cells := c.placer.cells[:0]
 	for rn := seg.head; rn != 0; {
 		rep := c.s.replica(rn)
@@ -64,7 +75,7 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 			offset: rep.offset,
 			end:    rep.offset + c.s.record(rep.owner).size,
 			record: rep.owner,
-			age:    c.willing(rep.owner, a),
+			age:    c.willing(rep.owner, a, order),
 		})
 		rn = rep.segNext
 	}
@@ -81,19 +92,20 @@ func (c *Catalog) collectCells(seg *segment, a *ask) {
 }
 
 // willing gives the age of what an object goes with if that may go for the put, and wall if it must stay.
-func (c *Catalog) willing(record name, a *ask) uint32 {
+func (c *Catalog) willing(record name, a *ask, o *order) uint32 {
 	n := c.wholeOf(record)
-	if list := c.s.node(n).list; list != listAge && (list != listSoft || !a.soft) {
+	list := c.s.node(n).list
+	if !a.takes(list) {
 		return wall
 	}
 	age := c.age(n, a.now)
-	if age > bucketOf(int64(a.now)) || c.stays(n, a) {
+	if age > bucketOf(int64(a.now)) || c.stays(n, a) || !c.covers(o, n, a.walled) {
 		return wall
 	}
 	if a.reuse {
 		return 0
 	}
-	return age
+	return c.rank(o, n, list, age)
 }
 
 // bestWindow returns where a range of the given size covers no wall and the oldest cells, and the age of the youngest. Sliding a window to the right
@@ -142,17 +154,16 @@ func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, uint32, bool) {
 }
 
 // stays tells whether an object or a unit may not go for this put at this point of its search.
-func (c *Catalog) stays(n name, a *ask) bool { return c.spared(n, a) || !a.unread && c.unreadBundle(n) }
-
-// unreadBundle tells whether somebody wrote a bundle that nobody has looked at since. Evicting one loses data for certain,
-// where taking a range that was handed out a moment ago only may spoil the reading of an object that was removed.
-func (c *Catalog) unreadBundle(n name) bool {
-	if !c.s.isUnit(n) {
-		return false
+func (c *Catalog) stays(n name, a *ask) bool {
+	if c.spared(n, a) || c.unread(n) && (!a.unread || c.s.keepsUnread(n)) {
+		return true
 	}
-	u := c.s.unit(n)
-	return u.parts > 0 && atomic.LoadInt64(&u.lease)-c.cfg.LeaseMs < u.lastTouch
+	return c.knotted(n) && !c.allGo(n, a)
 }
+
+// unread tells whether a unit holds a bundle that nobody has read. Evicting it loses data for certain, where taking a
+// range that was handed out a moment ago only may spoil the reading of an object that was removed.
+func (c *Catalog) unread(n name) bool { return c.s.isUnit(n) && c.s.unit(n).unread > 0 }
 
 // spared tells whether an object or a unit is the asking put's own, or holds a part of the put's bundle.
 func (c *Catalog) spared(n name, a *ask) bool {
@@ -162,15 +173,15 @@ func (c *Catalog) spared(n name, a *ask) bool {
 	if n == a.group || a.self != 0 && n == c.s.record(a.self).unit {
 		return true
 	}
-	u := c.s.unit(n)
-	if a.prefix == "" || u.parts == 0 {
+	if a.bundle == 0 || c.s.bundle(a.bundle).members == 0 {
 		return false
 	}
-	if !u.group {
-		return u.name() == a.prefix
+	b := c.s.bundle(a.bundle)
+	if b.facts&factKnotted == 0 {
+		return b.unit == n
 	}
-	for m := u.head; m != 0; m = c.nextOf(m) {
-		if m := c.s.record(m); m.marks&markPart != 0 && bundle.Prefix(m.key()) == a.prefix {
+	for m := b.head; m != 0; m = c.s.record(m).bundleNext {
+		if c.s.record(m).unit == n {
 			return true
 		}
 	}

@@ -116,7 +116,7 @@ func (p *play) line(line string) {
 		slices.Sort(p.evicted)
 		result = strings.TrimSpace(result + " evicted: " + strings.Join(p.evicted, " "))
 	}
-	fmt.Fprintf(&p.out, "%s: %s\n", line, result)
+	fmt.Fprintf(&p.out, "%s: %s\n", line, short(result))
 }
 
 var deeds = map[string]func(p *play, a args) string{
@@ -165,6 +165,12 @@ func (p *play) rules(a args) string {
 			c.PutDiscardMs = p.ms(v)
 		case "release":
 			c.PutReleaseMs = p.ms(v)
+		case "idle":
+			c.BundleStagingIdleMs = p.ms(v)
+		case "hide":
+			c.HideDamagedBundles = v == "yes"
+		case "retain":
+			c.Retention = p.retention(v)
 		case "watermark":
 			c.HighWatermark, _ = strconv.ParseFloat(v, 64)
 		case "evictsoft":
@@ -286,7 +292,7 @@ func (p *play) resume(a args) string {
 }
 
 func (p *play) options(a args) *PutOptions {
-	o := &PutOptions{Replicas: 1, Group: a.named["group"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
+	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
 	if v, ok := a.named["replicas"]; ok {
 		o.Replicas, _ = strconv.ParseUint(v, 10, 64)
 	}
@@ -330,7 +336,7 @@ func key(text string) string {
 		size, _ := strconv.Atoi(n)
 		return strings.Repeat("k", size)
 	}
-	return text
+	return ofBundle(text)
 }
 
 // put KEY SIZE [by=] [replicas=] [group=] [prefer=] [hard] [soft=] [ttl=]
@@ -450,6 +456,9 @@ func (p *play) stats(args) string {
 		{"pinned", s.Refusals.Pinned},
 		{"in flight", s.Refusals.InFlight},
 		{"own", s.Refusals.OwnBundle},
+		{"quota", s.Refusals.Quota},
+		{"reserved", s.Refusals.Reserved},
+		{"unread kept", s.Refusals.UnreadKept},
 		{"no segment", s.Refusals.NoSegment},
 	} {
 		if r.n > 0 {
@@ -509,6 +518,10 @@ func (p *play) tick(a args) string {
 		if s.AbortedPuts > 0 {
 			events = append(events, fmt.Sprintf("%d writes ended", s.AbortedPuts))
 		}
+		if s.ExpiredKeys > 0 {
+			events = append(events, fmt.Sprintf("after %d ms %d expired", p.now-start, s.ExpiredKeys))
+		}
+		events = append(events, p.news(s.Bundles)...)
 		if s.ReleasedPuts > 0 {
 			events = append(events, fmt.Sprintf("after %d ms %d unfinished released", p.now-start, s.ReleasedPuts))
 		}

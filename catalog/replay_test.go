@@ -27,8 +27,8 @@ func testConfig() Config {
 	return Config{
 		LeaseMs: 10_000, SoftPinMs: 1_800_000, MaxSoftPinMs: 86_400_000,
 		SuspectMissedPingsMs: 3000, ClientActiveTTLMs: 10_000, ClientSuspicionTTLMs: 20_000, ClientLostTTLMs: 300_000,
-		WriterQuarantineMs: 5000,
-		PutDiscardMs:       30_000, PutReleaseMs: 600_000,
+		WriterQuarantineMs: 5000, BundleStagingIdleMs: 120_000,
+		PutDiscardMs: 30_000, PutReleaseMs: 600_000,
 		EvictionRatio: 0.05, HighWatermark: 0.9, AllowEvictSoftPinned: true, Seed: 1,
 	}
 }
@@ -59,11 +59,11 @@ func (r *replayed) compare() {
 		r.now = max(r.now, changes[i].Time)
 	}
 	r.twin.Apply(changes)
-	for r.twin.s.tidy(1000) {
+	for r.twin.s.tidy(1000) || r.twin.s.reaccount(1000) {
 	}
 	r.Catalog.mu.Lock()
 	defer r.Catalog.mu.Unlock()
-	for r.s.tidy(1000) {
+	for r.s.tidy(1000) || r.s.reaccount(1000) {
 	}
 	if diff := gocmp.Diff(dump(r.s, r.now), dump(r.twin.s, r.now), cmpopts.EquateEmpty()); diff != "" {
 		r.t.Fatalf("replaying the Changes gives another state (- leader + replay):\n%s", diff)
@@ -82,6 +82,7 @@ type dumpedSegment struct {
 
 type dumpedObject struct {
 	Key, Group       string
+	Workload, Tenant string
 	Client           UUID
 	Size             uint64
 	Time             int64
@@ -99,17 +100,19 @@ type dumpedObject struct {
 type dumped struct {
 	Segments              []dumpedSegment
 	Objects               []dumpedObject
+	Bundles               []string
 	Keys, Units           uint64
 	Allocated, Capacity   uint64
 	NextReplica, HeldBack uint64
 	ByName, ByOwner       []string
+	Shares                []dumpedShare
 }
 
 // dump writes down everything that is logged.
 func dump(s *state, now Time) dumped {
 	d := dumped{
 		Keys: s.keys, Units: s.units, Allocated: s.allocated, Capacity: s.capacity, NextReplica: s.nextReplica,
-		HeldBack: uint64(s.heldBack.count),
+		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
 		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
@@ -132,13 +135,14 @@ func dump(s *state, now Time) dumped {
 			d.ByOwner = append(d.ByOwner, id.String()+" "+seg.info.ID.String())
 		}
 	}
+	d.Bundles = dumpBundles(s, now)
 	slices.Sort(d.ByName)
 	slices.Sort(d.ByOwner)
 	eachRecord(s, func(n name, r *record) {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
-			Pending: fmt.Sprint(s.pending[n]),
+			Pending: fmt.Sprint(s.pending[n]), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until
@@ -228,9 +232,12 @@ func check(t fataler, s *state) {
 	if records-staged != s.keys || allocated != s.allocated {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
+	checkBundles(t, s)
 	checkUnits(t, s, lists)
-	if lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count || lists[listOpen] != s.open.count {
-		t.Fatalf("lists %v, counts %d %d %d", lists, s.ages.count, s.soft.count, s.open.count)
+	checkShares(t, s)
+	if lists[listSpent] != s.spent.count || lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count ||
+		lists[listUnread] != s.unread.count || lists[listOpen] != s.open.count {
+		t.Fatalf("lists %v, counts %d %d %d %d %d", lists, s.spent.count, s.ages.count, s.soft.count, s.unread.count, s.open.count)
 	}
 	var capacity, waiting uint64
 	count := 0
@@ -322,8 +329,9 @@ func TestSizes(t *testing.T) {
 		most uintptr
 	}{
 		{"replica", unsafe.Sizeof(replica{}), 40},
-		{"record", unsafe.Sizeof(record{}), 120},
-		{"unit", unsafe.Sizeof(unit{}), 80},
+		{"record", unsafe.Sizeof(record{}), 136},
+		{"unit", unsafe.Sizeof(unit{}), 104},
+		{"bundle", unsafe.Sizeof(bundleRecord{}), 208},
 		{"shard", unsafe.Sizeof(shard{}), 64},
 	} {
 		if c.got > c.most {

@@ -24,6 +24,8 @@ type segment struct {
 	reading     uint64               // those of them that wait for readers only
 	counted     name                 // where the count of lost objects goes on
 	counting    bool                 // that count is not finished
+	shares      []uint64             // bytes of replicas by share
+	lost        bool                 // they count as lost
 	asked       uint32               // the last put that took a range of it or cannot use it
 }
 

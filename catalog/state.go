@@ -11,17 +11,21 @@ import (
 // state is what Changes build, and beside it the soft fields of records that live in the same slots. Its methods want
 // Catalog.mu, except where they say otherwise.
 type state struct {
-	seed   maphash.Seed // per process: nothing that is logged or compared may depend on it
-	arena  *arena
-	shards []shard
-	groups []table // index of units
+	seed    maphash.Seed // per process: nothing that is logged or compared may depend on it
+	arena   *arena
+	shards  []shard
+	groups  []table // index of units
+	bundles []table // index of bundles
 
 	segments segmentTable
 	owners   ownerTable
+	shares   shareTable
 
-	ages ages     // complete, unpinned
-	soft ages     // complete, soft pinned
-	open openList // being written
+	spent  ages     // bundles of no use any more
+	ages   ages     // complete, unpinned
+	soft   ages     // complete, soft pinned
+	unread ages     // published bundles that nobody has read
+	open   openList // being written
 
 	pins     map[name]Time // ends of soft pins
 	pinEnds  timeHeap[name]
@@ -29,8 +33,13 @@ type state struct {
 	staged   map[name]name       // by the object with markReplaced: the write that will take its place
 	heldBack quarantine
 
+	idle   bundleList // of no use unless something happens to them; longest untouched first
+	ended  bundleList // without members
+	recent name       // the bundle looked up last; 0 is none
+
 	keys        uint64 // records in the index
 	units       uint64
+	bundleCount uint64 // bundles that have members
 	allocated   uint64
 	capacity    uint64
 	nextReplica uint64 // id of the next replica
@@ -48,14 +57,18 @@ func newState() *state {
 		arena:       newArena(),
 		shards:      make([]shard, 1<<limits.CatalogShardBits),
 		groups:      make([]table, 1<<limits.CatalogUnitShardBits),
+		bundles:     make([]table, 1<<limits.CatalogUnitShardBits),
+		spent:       ages{list: listSpent},
 		ages:        ages{list: listAge},
 		soft:        ages{list: listSoft},
+		unread:      ages{list: listUnread},
 		pins:        map[name]Time{},
 		pending:     map[name]pendingPin{},
 		staged:      map[name]name{},
 		nextReplica: 1,
 	}
 	s.segments.init()
+	s.shares.init()
 	s.owners.byID = map[UUID]uint32{}
 	return s
 }
@@ -112,7 +125,7 @@ func (s *state) prune(n name) bool {
 			continue
 		}
 		if r.replicas == 1 {
-			s.removeRecord(n, 0, 0)
+			s.removeRecord(n, departure{})
 			return false
 		}
 		rn = s.dropReplica(n, rn, 0, 0)
@@ -132,6 +145,7 @@ func (s *state) addRecord(c *Change) name {
 	setBytes(s.arena.at(n), recordBytes, c.Key)
 	r.size, r.time, r.dataType = c.Size, int64(c.Time), c.DataType
 	r.owner = n
+	r.share, r.tenant = s.shares.match(c.Key, c.Tenant), s.shares.ref(c.Tenant)
 	if c.HardPin {
 		r.flags |= flagHardPin
 	}
@@ -149,18 +163,28 @@ func (s *state) addRecord(c *Change) name {
 	} else if prefix != "" {
 		s.join(n, prefix, false)
 	}
+	if part != bundle.NoPart {
+		s.joinBundle(n, prefix, part, c)
+	}
 	return n
 }
 
-// removeRecord takes an object away with its replicas; see freeRange for until and handed.
-func (s *state) removeRecord(n name, until, handed Time) {
+// A departure says how an object or a replica goes; nothing of it is set when its segment went.
+type departure struct {
+	cause         Cause
+	at            Time
+	until, handed Time // see freeRange
+}
+
+// removeRecord takes an object away with its replicas.
+func (s *state) removeRecord(n name, d departure) {
 	r := s.record(n)
 	s.unindex(n)
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, r, rep.offset, until, handed)
+		s.freeRange(rep.segment, r, rep.offset, d.until, d.handed)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -169,8 +193,10 @@ func (s *state) removeRecord(n name, until, handed Time) {
 	s.delist(n)
 	s.setPin(n, 0)
 	s.dropPending(n)
+	s.leaveBundle(n, d.cause, d.at)
 	s.leave(n)
 	s.owners.unref(r.client)
+	s.shares.unref(r.tenant)
 	s.arena.release(n)
 }
 
@@ -196,6 +222,10 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 	s.segments.link(s, rn)
 	seg.used += r.size
 	s.allocated += r.size
+	s.charge(seg, r.share, r.size)
+	if r.bundle != 0 {
+		s.bundle(r.bundle).allocated += r.size
+	}
 	s.nextReplica = max(s.nextReplica, c.ID+1)
 	return true
 }
@@ -203,6 +233,9 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 // dropReplica takes one of several replicas off an object and returns the one that follows it.
 func (s *state) dropReplica(n, rn name, until, handed Time) name {
 	r, rep := s.record(n), s.replica(rn)
+	if r.bundle != 0 {
+		s.bundle(r.bundle).allocated -= r.size
+	}
 	s.segments.unlink(s, rn)
 	s.freeRange(rep.segment, r, rep.offset, until, handed)
 	sh := s.shard(s.hash(r.key()))
@@ -240,6 +273,7 @@ func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed
 	}
 	seg.used -= size
 	s.allocated -= size
+	s.discharge(seg, r.share, size)
 	if until == 0 {
 		seg.free(offset, size)
 		return
@@ -259,12 +293,12 @@ func (s *state) settle(n name) {
 	switch {
 	case s.unfinished(n):
 		want = listOpen
-	case r.unit != 0 || r.flags&flagHardPin != 0 || r.marks&markReplaced != 0:
+	case r.unit != 0 || r.flags&flagHardPin != 0 || r.marks&markReplaced != 0 || s.keeps(r.share, false):
 		want = listNone
 	case r.marks&markSoftPin != 0:
 		want = listSoft
 	}
-	if want != r.list {
+	if was := r.list; want != was {
 		s.delist(n)
 		if want == listOpen {
 			s.open.add(s, n)
@@ -274,36 +308,53 @@ func (s *state) settle(n name) {
 			}
 		} else {
 			s.enlist(n, want, max(r.time, atomic.LoadInt64(&r.lease)))
+			if was == listOpen && s.shares.expires {
+				s.schedule(n)
+			}
 		}
 	}
 	if r.unit != 0 {
 		s.settleUnit(r.unit)
 	}
+	if r.bundle != 0 && r.done == r.isOpen() {
+		s.settleMember(n)
+	}
 }
 
 // enlist adds a record or a unit to one of the ages.
 func (s *state) enlist(n name, list uint8, at int64) {
-	switch list {
-	case listAge:
-		s.ages.add(s, n, bucketOf(at))
-	case listSoft:
-		s.soft.add(s, n, bucketOf(at))
+	if l := s.agesOf(list); l != nil {
+		l.add(s, n, bucketOf(at))
 	}
+}
+
+// agesOf gives the ages of a list; nil for a list of another sort.
+func (s *state) agesOf(list uint8) *ages {
+	switch list {
+	case listSpent:
+		return &s.spent
+	case listAge:
+		return &s.ages
+	case listSoft:
+		return &s.soft
+	case listUnread:
+		return &s.unread
+	}
+	return nil
 }
 
 // delist takes a record or a unit out of whatever list it is in.
 func (s *state) delist(n name) {
-	switch s.node(n).list {
+	switch list := s.node(n).list; list {
+	case listNone:
 	case listOpen:
 		s.open.cut(s, n)
 		s.owners.list[s.record(n).client].open--
 		if un := s.record(n).unit; un != 0 {
 			s.unit(un).open--
 		}
-	case listAge:
-		s.ages.cut(s, n)
-	case listSoft:
-		s.soft.cut(s, n)
+	default:
+		s.agesOf(list).cut(s, n)
 	}
 }
 

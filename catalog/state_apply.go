@@ -23,6 +23,8 @@ func (s *state) apply(c *Change, held bool) {
 		for i := range c.Replicas {
 			s.applyRelease(&c.Replicas[i])
 		}
+	case ChangeWorkloads:
+		s.applyWorkloads(c)
 	}
 }
 
@@ -45,6 +47,7 @@ func (s *state) applyUnmount(c *Change) {
 	s.capacity -= seg.info.Size
 	s.allocated -= seg.used
 	s.heldBack.forget(seg)
+	s.dischargeAll(seg)
 	s.segments.unmount(seg)
 }
 
@@ -61,10 +64,10 @@ func (s *state) applyPut(c *Change, held bool) {
 			}
 		}
 		if st != 0 {
-			s.removeRecord(st, 0, 0)
+			s.removeRecord(st, departure{cause: CauseUpsert, at: c.Time})
 		}
 		if !c.Staged {
-			s.removeRecord(old, 0, 0)
+			s.removeRecord(old, departure{cause: CauseUpsert, at: c.Time})
 			old = 0
 		}
 	}
@@ -84,8 +87,10 @@ func (s *state) applyPut(c *Change, held bool) {
 		}
 	}
 	if r.replicas == 0 {
+		s.leaveBundle(n, CauseRevoke, c.Time)
 		s.leave(n)
 		s.owners.unref(r.client)
+		s.shares.unref(r.tenant)
 		s.arena.release(n)
 		return
 	}
@@ -104,6 +109,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	sh.table.insert(hash, n)
 	sh.mu.Unlock()
 	s.keys++
+	s.shares.list[r.share].keys++
 }
 
 // meant gives the record that a Change about a key means: the object or the write that is staged for it.
@@ -163,6 +169,9 @@ func (s *state) applyEnd(c *Change) {
 			u.manifests++
 		}
 	}
+	if r.bundle != 0 {
+		s.writeBundle(r.bundle, c.Time)
+	}
 	s.settle(n)
 }
 
@@ -200,7 +209,7 @@ func (s *state) applyReopen(c *Change) {
 		return
 	}
 	if st := s.stagedOf(n); st != 0 {
-		s.removeRecord(st, 0, 0)
+		s.removeRecord(st, departure{cause: CauseUpsert, at: c.Time})
 	}
 	r := s.record(n)
 	s.delist(n) // while it still counts for the old writer; it goes to the end of the unfinished
@@ -210,7 +219,10 @@ func (s *state) applyReopen(c *Change) {
 	sh.mu.Unlock()
 	if r.marks&markPublished != 0 && s.unfinished(n) { // a Change that names none of its replicas opens nothing
 		r.marks &^= markPublished
-		s.unit(r.unit).manifests--
+		u := s.unit(r.unit)
+		if u.manifests--; u.manifests == 0 && u.group {
+			s.unlistUnit(u)
+		}
 	}
 	old := r.client
 	r.client = s.owners.ref(c.Client)
@@ -220,11 +232,18 @@ func (s *state) applyReopen(c *Change) {
 		u := s.unit(r.unit)
 		u.lastTouch = max(u.lastTouch, r.time)
 	}
+	if r.bundle != 0 {
+		s.writtenBy(s.bundle(r.bundle), r.client)
+		s.writeBundle(r.bundle, c.Time)
+	}
 	s.dropPending(n)
 	if c.SoftPin != SoftPinPreserve {
 		s.pending[n] = pendingPin{c.SoftPin, c.SoftPinTTLMs}
 	}
 	s.settle(n)
+	if s.shares.expires && !r.isOpen() {
+		s.schedule(n) // nothing was opened, and yet it is younger now
+	}
 }
 
 // setStatus moves the named replicas from one status to another. The caller holds the shard's lock.
@@ -264,7 +283,7 @@ func (s *state) applyDrop(c *Change) {
 		return
 	}
 	if s.mentioned(n, c.Replicas) == int(s.record(n).replicas) {
-		s.removeRecord(n, c.Until, c.HandedOut)
+		s.removeRecord(n, departure{c.Cause, c.Time, c.Until, c.HandedOut})
 		return
 	}
 	for rn := n; rn != 0; {

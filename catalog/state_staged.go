@@ -46,10 +46,14 @@ func (s *state) unindex(n name) {
 		sh.table.insert(hash, st)
 	}
 	sh.mu.Unlock()
-	if indexed && st == 0 {
-		s.keys--
+	if indexed {
+		s.shares.list[r.share].keys--
+		if st == 0 {
+			s.keys--
+		}
 	}
 	if st != 0 {
+		s.shares.list[s.record(st).share].keys++
 		s.countLost(st)
 	}
 }
@@ -67,7 +71,9 @@ func (s *state) takeOver(old, n name, c *Change) {
 	sh.table.remove(hash, old)
 	sh.table.insert(hash, n)
 	sh.mu.Unlock()
-	s.removeRecord(old, c.Until, c.HandedOut)
+	s.shares.list[s.record(old).share].keys--
+	s.shares.list[s.record(n).share].keys++
+	s.removeRecord(old, departure{CauseUpsert, c.Time, c.Until, c.HandedOut})
 	if pin != 0 {
 		s.setPin(n, pin)
 	}
@@ -85,6 +91,7 @@ func (s *state) countLost(n name) {
 	} else if r.marks&markLost == 0 {
 		r.marks |= markLost
 		s.lostKeys++
+		s.shares.list[r.share].lostKeys++
 	}
 }
 
@@ -92,6 +99,7 @@ func (s *state) unmarkLost(r *record) {
 	if r.marks&markLost != 0 {
 		r.marks &^= markLost
 		s.lostKeys--
+		s.shares.list[r.share].lostKeys--
 	}
 }
 

@@ -13,10 +13,15 @@ type sweeper struct {
 // soft pins and quarantines that end, and evicts above the watermark. It is to be called every 10 to 1,000 ms. Long work
 // is done in slices between which others get the lock.
 //
-// A late call is a sign that the whole process stood still and heard no ping; so the clients get that time back.
+// A late call is a sign that the whole process stood still and heard no ping; so the clients get that time back, and
+// bundles count as idle from then on.
 func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.mu.Lock()
+	if !c.sweeper.started {
+		c.watch.since = now
+	}
 	if gap := now - c.sweeper.last; c.sweeper.started && gap > limits.SweepGapMs {
+		c.watch.since = now
 		for _, cl := range c.clients {
 			cl.lastPing = min(cl.lastPing+gap, now)
 		}
@@ -30,9 +35,19 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 		out.AbortedPuts += uint64(n)
 	}
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
+	c.inSlices(func() bool { return c.collectDead(now) })
+	c.inSlices(func() bool { return c.collectIdle(now) })
+	c.retire(now)
 	c.inSlices(func() bool { return c.endQuarantine(now) })
 	c.inSlices(func() bool { return c.endPins(now) })
+	c.inSlices(func() bool { return c.s.reaccount(limits.CatalogSliceItems) })
+	c.inSlices(func() bool { return c.expire(now, &out) })
+	c.inSlices(func() bool { return c.keepShares(now, &out) })
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heedReads()
+	out.Bundles, c.watch.news = c.watch.news, BundleNews{}
 	return out
 }
 
@@ -140,7 +155,11 @@ func (c *Catalog) evictAbove(now Time, out *Swept) (more bool) {
 		sw.evicting = false
 		return false
 	}
-	c.pickOldest(now, allocated-target, &c.s.ages)
+	c.heedReads()
+	c.pickOldest(now, allocated-target, &c.s.spent)
+	if len(c.placer.victims) == 0 {
+		c.pickOldest(now, allocated-target, &c.s.ages)
+	}
 	if len(c.placer.victims) == 0 && c.cfg.AllowEvictSoftPinned && allocated > mark*usable {
 		c.pickOldest(now, allocated-mark*usable, &c.s.soft)
 	}
@@ -171,7 +190,10 @@ func (c *Catalog) inSight(n name) bool {
 // pickOldest chooses victims until they add up to the bytes wanted or to one slice.
 func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 	c.startVictims()
-	w := walker{list: list, last: bucketOf(int64(now))}
+	c.placer.needer = forWatermark
+	a := ask{now: now, soft: list == &c.s.soft}
+	order := c.order(0, 0)
+	w := order.walk(list, now)
 	for n := c.candidate(&w, now); n != 0 && bytes > 0; n = c.candidate(&w, now) {
 		if !c.inSight(n) {
 			// It gives no room that counts. Its client may come back, so it is looked at again a little later.
@@ -180,8 +202,12 @@ func (c *Catalog) pickOldest(now Time, bytes float64, list *ages) {
 			list.add(c.s, n, max(bucketOf(int64(now)+limits.AsideMs), w.last+1)) // in any case where this walk does not come
 			continue
 		}
+		if c.stays(n, &a) || !c.yields(order, n) {
+			continue
+		}
 		from := len(c.placer.victims)
-		c.addVictim(n)
+		c.addVictims(n)
+		c.gone(order, n)
 		for _, v := range c.placer.victims[from:] {
 			bytes -= float64(c.s.record(v).size) * float64(c.s.record(v).replicas)
 		}

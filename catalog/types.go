@@ -40,6 +40,12 @@ type Config struct {
 
 	WriterQuarantineMs int64 // how long the range of a write stays untouched after its writer is known to be dead
 
+	// BundleStagingIdleMs is how long nothing may happen to a bundle that is being written, or reclaimed, before what there
+	// is of it goes; 0 for ever.
+	BundleStagingIdleMs int64
+	HideDamagedBundles  bool            // the manifest of a bundle that lost members is absent for readers
+	Retention           []RetentionRule // published bundles that go by themselves
+
 	EvictionRatio        float64 // share of the capacity that the background eviction frees below the watermark
 	HighWatermark        float64 // share of the capacity above which the background eviction starts; 0 never
 	AllowEvictSoftPinned bool    // soft pinned objects may go when nothing else can
@@ -154,6 +160,7 @@ type PutOptions struct {
 	SameHost      bool     // with one replica: segments of the writer's host first
 	HostID        string   // the writer's host; "" means the one it mounted with
 	Group         string   // "" is no group
+	Tenant        string   // for whom the call was made; "" is "default"
 	DataType      uint8
 }
 
@@ -174,6 +181,9 @@ type Swept struct {
 	EvictedBytes     uint64
 	ReleasedPuts     uint64 // unfinished objects that went after PutReleaseMs
 	AbortedPuts      uint64 // unfinished objects of GoneClients
+	ExpiredKeys      uint64 // of workloads with a TTL
+	ExpiredBytes     uint64
+	Bundles          BundleNews
 }
 
 // Stats are the figures behind the metrics. The counters only grow.
@@ -208,15 +218,18 @@ type Stats struct {
 	ExpiredClients        uint64 // clients that are gone
 	RecoveredClients      uint64 // returns of clients that were StageSuspected or StageLost
 	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
+	Bundles               BundleStats
 	Refusals              Refusals
 }
 
 // Refusals counts the puts that got ErrNoSpace by what most of the memory was kept for.
 type Refusals struct {
-	Leased    uint64 // objects that were read a moment ago
-	Pinned    uint64 // hard pinned objects, and soft pinned ones unless those may go
-	InFlight  uint64 // objects and bundles being written, and what dead writers left
-	Quota     uint64 // a share of somebody else; always 0 as long as there are no quotas
-	OwnBundle uint64 // earlier members of the put's own bundle or group
-	NoSegment uint64 // no segment is large enough, or none accepts anything
+	Leased     uint64 // objects that were read a moment ago
+	Pinned     uint64 // hard pinned objects, soft pinned ones unless those may go, and workloads that evict never
+	InFlight   uint64 // objects and bundles being written, and what dead writers left
+	Quota      uint64 // the hard limit of the put's workload
+	Reserved   uint64 // what other workloads reserved
+	UnreadKept uint64 // bundles that nobody has read yet, of workloads that keep them
+	OwnBundle  uint64 // earlier members of the put's own bundle or group
+	NoSegment  uint64 // no segment is large enough, or none accepts anything
 }

@@ -29,6 +29,48 @@ func HTTPGet(host, path string) (status int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
+// Request sends a request to the admin port that must succeed.
+func (m *Master) Request(method, path, body string) (string, error) {
+	client := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequest(method, "http://"+m.Admin+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxPageBytes))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)
+	}
+	return string(text), err
+}
+
+// BundleInfo is what the master tells about a bundle.
+type BundleInfo struct {
+	ID           string `json:"id"`
+	State        string `json:"state"`
+	Workload     string `json:"workload"`
+	Keys         int    `json:"keys"`
+	PayloadBytes int64  `json:"payload_bytes"`
+	Allocated    int64  `json:"allocated_bytes"`
+}
+
+// Bundles lists the bundles that the master knows.
+func (m *Master) Bundles(query string) ([]BundleInfo, error) {
+	body, err := m.Page("/api/v1/bundles" + query)
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Bundles []BundleInfo `json:"bundles"`
+	}
+	err = json.Unmarshal([]byte(body), &page)
+	return page.Bundles, err
+}
+
 // Page fetches an admin page that must be there.
 func (m *Master) Page(path string) (string, error) {
 	status, body, err := HTTPGet(m.Admin, path)
@@ -76,6 +118,20 @@ func (s *Segment) Metric(name string) (float64, error) {
 		sum += v
 	}
 	return sum, nil
+}
+
+// Sample reads one sample by name and labels as they are printed; one that is not printed counts as 0.
+func (m *Master) Sample(series string) (float64, error) {
+	body, err := m.Page("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, nil
 }
 
 // Metric reads one sample; a series that is not printed counts as 0.

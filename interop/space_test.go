@@ -130,18 +130,7 @@ func TestLeasesHoldTheRoom(t *testing.T) {
 }
 
 // refusals reads a sample of the refused puts by reason.
-func refusals(t *testing.T, m *Master, reason string) (n float64) {
+func refusals(t *testing.T, m *Master, reason string) float64 {
 	t.Helper()
-	page, err := m.Page("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(page) {
-		if value, ok := strings.CutPrefix(line, `mooncake_go_put_refusals_total{reason="`+reason+`"} `); ok {
-			if _, err := fmt.Sscan(value, &n); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return n
+	return sample(t, m, `mooncake_go_put_refusals_total{reason="`+reason+`"}`)
 }

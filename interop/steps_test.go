@@ -176,6 +176,26 @@ func metric(t *testing.T, m *Master, name string) float64 {
 	return v
 }
 
+// sample reads a sample with labels.
+func sample(t *testing.T, m *Master, series string) float64 {
+	t.Helper()
+	v, err := m.Sample(series)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// bundles lists the bundles that the master knows, those that are gone included.
+func bundles(t *testing.T, m *Master, query string) []BundleInfo {
+	t.Helper()
+	list, err := m.Bundles(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // wantMetric compares a sample at once: what it counts has happened before.
 func wantMetric(t *testing.T, m *Master, name string, want float64) {
 	t.Helper()

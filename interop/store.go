@@ -18,12 +18,13 @@ type StoreOptions struct {
 	Positional   bool   // use the positional form of setup
 	Protocol     string // empty is tcp
 	Devices      string // RDMA devices, comma between; empty lets the client choose
+	Tenant       string // for whom the client works; empty is what the client takes by itself
 }
 
 func (o StoreOptions) args() map[string]any {
 	a := map[string]any{
 		"store": o.Name, "master": o.Master, "metadata": o.Metadata, "host": o.Host, "protocol": o.Protocol, "devices": o.Devices,
-		"segment": o.SegmentBytes, "buffer": o.BufferBytes, "positional": o.Positional,
+		"segment": o.SegmentBytes, "buffer": o.BufferBytes, "positional": o.Positional, "tenant": o.Tenant,
 	}
 	if o.Metadata == "" {
 		a["metadata"] = "P2PHANDSHAKE"

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -84,6 +85,7 @@ func (e exchange) compare(t *testing.T, name string, h http.Handler) {
 
 // fakeMaster is an AdminSource with a fixed content.
 type fakeMaster struct {
+	fakeBundles
 	standing Standing
 	stats    metrics.Stats
 	keys     []string
@@ -93,8 +95,14 @@ type fakeMaster struct {
 	lookups  []string
 }
 
-func (f *fakeMaster) Standing() Standing                       { return f.standing }
-func (f *fakeMaster) Stats() metrics.Stats                     { return f.stats }
+func (f *fakeMaster) Standing() Standing                          { return f.standing }
+func (f *fakeMaster) Stats() metrics.Stats                        { return f.stats }
+func (f *fakeMaster) BundleFigures() metrics.Bundles              { return metrics.Bundles{} }
+func (f *fakeMaster) WorkloadFigures() []metrics.Workload         { return nil }
+func (f *fakeMaster) Workloads() ([]catalog.WorkloadStat, Origin) { return nil, Origin{} }
+func (f *fakeMaster) ChangeWorkloads(func([]catalog.Workload) ([]catalog.Workload, error)) error {
+	return errors.New("fixed")
+}
 func (f *fakeMaster) SegmentStatuses() []catalog.SegmentStatus { return f.segments }
 
 func (f *fakeMaster) Segments() []metrics.Segment {

@@ -15,58 +15,105 @@ import (
 // Admin answers the admin port: metrics, health and the views of objects and segments, in the forms of the published
 // masters. It keeps nothing but the rates of the summary; everything else is asked of its source per request.
 type Admin struct {
-	source   AdminSource
-	registry *metrics.Registry
-	build    metrics.Build
-	summary  *summary
-	pages    map[string]page
+	source    AdminSource
+	bundles   BundleSource
+	workloads WorkloadSource
+	registry  *metrics.Registry
+	build     metrics.Build
+	summary   *summary
+	pages     map[string]page
+	items     map[string]page // by the path that they are below
 }
 
-// page is what one path does. Pages of the service plane answer only while this master serves.
+// page is what one path does: get, and perhaps other methods. Pages of the service plane answer only while this master
+// serves.
 type page struct {
-	serve        func(http.ResponseWriter, *http.Request)
+	serve        http.HandlerFunc
 	servicePlane bool
+	others       map[string]http.HandlerFunc // by method
+}
+
+// handler is what the page does for a method; nil is nothing.
+func (p *page) handler(method string) http.HandlerFunc {
+	if method == http.MethodGet {
+		return p.serve
+	}
+	return p.others[method]
 }
 
 // NewAdmin returns the pages over source and the counters of remote calls.
 func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Admin {
 	a := &Admin{
-		source: source, build: build,
+		source: source, bundles: source, workloads: source, build: build,
 		registry: metrics.NewRegistry(source, calls, build),
 		summary:  newSummary(source, calls, time.Now()),
 	}
 	a.pages = map[string]page{
-		"/metrics":                {a.serveMetrics, false},
-		"/metrics/summary":        {a.serveSummary, false},
-		"/health":                 {a.serveHealth, false},
-		"/role":                   {a.serveRole, false},
-		"/ha_status":              {a.serveState, false},
-		"/leader":                 {a.serveLeader, false},
-		"/version":                {a.serveVersion, false},
-		"/kv_events/status":       {a.serveEventsStatus, true},
-		"/get_all_keys":           {a.serveKeys, true},
-		"/query_key":              {a.serveQueryKey, true},
-		"/batch_query_keys":       {a.serveBatchQuery, true},
-		"/get_all_segments":       {a.serveSegmentNames, true},
-		"/get_segments_detail":    {a.serveSegments, true},
-		"/query_segment":          {a.serveQuerySegment, true},
-		"/api/v1/segments/status": {a.serveSegmentState, true},
+		"/metrics":                {serve: a.serveMetrics},
+		"/metrics/summary":        {serve: a.serveSummary},
+		"/health":                 {serve: a.serveHealth},
+		"/role":                   {serve: a.serveRole},
+		"/ha_status":              {serve: a.serveState},
+		"/leader":                 {serve: a.serveLeader},
+		"/version":                {serve: a.serveVersion},
+		"/kv_events/status":       {serve: a.serveEventsStatus, servicePlane: true},
+		"/get_all_keys":           {serve: a.serveKeys, servicePlane: true},
+		"/query_key":              {serve: a.serveQueryKey, servicePlane: true},
+		"/batch_query_keys":       {serve: a.serveBatchQuery, servicePlane: true},
+		"/get_all_segments":       {serve: a.serveSegmentNames, servicePlane: true},
+		"/get_segments_detail":    {serve: a.serveSegments, servicePlane: true},
+		"/query_segment":          {serve: a.serveQuerySegment, servicePlane: true},
+		"/api/v1/segments/status": {serve: a.serveSegmentState, servicePlane: true},
+		bundlesPath:               {serve: a.serveBundles, servicePlane: true},
+		bundlesPath + "/gc":       {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.collectBundles}},
+		workloadsPath: {serve: a.serveWorkloads, servicePlane: true, others: map[string]http.HandlerFunc{
+			http.MethodPut: a.putWorkloads, http.MethodDelete: a.deleteWorkloads,
+		}},
+	}
+	a.items = map[string]page{
+		bundlesPath: {serve: a.serveBundle, servicePlane: true, others: map[string]http.HandlerFunc{http.MethodDelete: a.reclaimBundle}},
+		workloadsPath: {serve: a.serveWorkload, servicePlane: true, others: map[string]http.HandlerFunc{
+			http.MethodPut: a.putWorkload, http.MethodDelete: a.deleteWorkload,
+		}},
 	}
 	return a
 }
 
-// ServeHTTP finds the page; unknown paths and methods other than GET are 404.
+// ServeHTTP finds the page; unknown paths, and methods that a page does not have, are 404.
 func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadline(w)
-	p, ok := a.pages[r.URL.Path]
+	p := a.pageOf(r.URL.Path)
+	serve := p.handler(r.Method)
 	switch {
-	case !ok || r.Method != http.MethodGet:
+	case serve == nil:
 		notFound(w)
 	case p.servicePlane && !a.source.Standing().Ready:
 		replyError(w, http.StatusServiceUnavailable, wire.ErrUnavailableInCurrentMode, "service plane is not active")
 	default:
-		p.serve(w, r)
+		serve(w, r)
 	}
+}
+
+// pageOf finds the page of a path: that of the path itself, or that of the items below one.
+func (a *Admin) pageOf(path string) page {
+	if p, ok := a.pages[path]; ok {
+		return p
+	}
+	for above, p := range a.items {
+		if itemOf(path, above) != "" {
+			return p
+		}
+	}
+	return page{}
+}
+
+// itemOf is what follows the slash after a path; "" is nothing.
+func itemOf(path, above string) string {
+	rest, ok := strings.CutPrefix(path, above)
+	if !ok || rest == "" || rest[0] != '/' {
+		return ""
+	}
+	return rest[1:]
 }
 
 // Summary is the text of /metrics/summary, which the log repeats.

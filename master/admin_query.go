@@ -46,3 +46,18 @@ func hexDigit(c byte) (value byte, ok bool) {
 	}
 	return 0, false
 }
+
+// percentEncoded writes what percentDecoded reads, and leaves what bundles' ids are usually made of as it is.
+func percentEncoded(s string) string {
+	const digits = "0123456789ABCDEF"
+	out := make([]byte, 0, len(s))
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~/", c) >= 0:
+			out = append(out, c)
+		default:
+			out = append(out, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(out)
+}

@@ -10,6 +10,8 @@ import (
 // AdminSource is what the admin pages show. Its methods may be called from any goroutine.
 type AdminSource interface {
 	metrics.Source
+	BundleSource
+	WorkloadSource
 	// Standing tells the role of this process in the cluster.
 	Standing() Standing
 	// Keys yields the readable keys and holds no lock while it does.

@@ -16,11 +16,11 @@ type (
 func (s *Service) registerPuts() {
 	c := s.cat
 	register(s, &wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply) {
-		s.start(p, c.PutStart, q.ClientID, q.Key, q.Size, &q.Config, r)
+		s.start(p, c.PutStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply) {
-		s.start(p, c.UpsertStart, q.ClientID, q.Key, q.Size, &q.Config, r)
+		s.start(p, c.UpsertStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0) // the original counts upserts as puts
 	})
 	register(s, &wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
@@ -51,10 +51,10 @@ func (s *Service) registerPuts() {
 func (s *Service) registerPutBatches() {
 	c := s.cat
 	register(s, &wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply) {
-		*r = s.startBatch(p, c.PutStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
+		*r = s.startBatch(p, c.PutStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
 	})
 	register(s, &wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply) {
-		*r = s.startBatch(p, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, &q.Config)
+		*r = s.startBatch(p, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
 	})
 	register(s, &wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
 		s.families.bind(p, q.ClientID)
@@ -75,10 +75,10 @@ func (s *Service) registerPutBatches() {
 }
 
 // start runs one PutStart or UpsertStart.
-func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
+func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, tenant string, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
 	s.families.bind(p, client)
 	group, ok := groupOf(cfg, 0, 1)
-	o, code := putOptions(key, size, cfg, group)
+	o, code := putOptions(key, size, tenant, cfg, group)
 	switch {
 	case code != 0:
 		r.Err = code
@@ -98,7 +98,7 @@ func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string,
 }
 
 // startBatch runs the items of a batch one by one: they succeed or fail alone.
-func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys []string, sizes []uint64, cfg *wire.ReplicateConfig) []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode] {
+func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys []string, sizes []uint64, tenant string, cfg *wire.ReplicateConfig) []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode] {
 	s.families.bind(p, client)
 	out := make([]wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode], len(keys))
 	_, groups := groupOf(cfg, 0, max(len(keys), 1))
@@ -113,7 +113,7 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 	var buf [4]catalog.Replica
 	for i := range keys {
 		group, _ := groupOf(cfg, i, len(keys))
-		o, code := putOptions(keys[i], sizes[i], cfg, group)
+		o, code := putOptions(keys[i], sizes[i], tenant, cfg, group)
 		if code == 0 {
 			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
 			if code = codeOf(err); code == 0 {

@@ -21,16 +21,16 @@ func (s *Service) registerReads() {
 		*r = out
 		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
 	})
-	register(s, &wire.GetReplicaList, func(_ *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
-		s.get(s.clock.Now(), q.Key, r)
+	register(s, &wire.GetReplicaList, func(p *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
+		s.get(p, s.clock.Now(), q.Key, r)
 		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
 	})
-	register(s, &wire.BatchGetReplicaList, func(_ *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
+	register(s, &wire.BatchGetReplicaList, func(p *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
 		out := make([]wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], len(q.Keys))
 		now := s.clock.Now()
 		failed := 0
 		for i, key := range q.Keys {
-			if s.get(now, key, &out[i]); out[i].Err != 0 {
+			if s.get(p, now, key, &out[i]); out[i].Err != 0 {
 				failed++
 			}
 		}
@@ -44,7 +44,7 @@ func (s *Service) registerReads() {
 }
 
 // get answers the replica list of one key and grants the lease that goes with it.
-func (s *Service) get(now catalog.Time, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
+func (s *Service) get(p *peerConn, now catalog.Time, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
 	s.calls.CountLookup(err == nil, o.Size)
@@ -52,6 +52,7 @@ func (s *Service) get(now catalog.Time, key string, r *wire.Exp[wire.GetReplicaL
 		r.Err = codeOf(err)
 		return
 	}
+	p.readings.note(key, now)
 	r.Value.Replicas = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 	r.Value.LeaseTTLMs = uint64(o.LeaseMs)
 	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"mooncake/catalog"
 )
 
 // Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
@@ -54,6 +56,16 @@ type Config struct {
 	PutDiscard time.Duration
 	PutRelease time.Duration
 
+	// BundleStagingIdle is how long a bundle that is not published may see no write until what is there of it is reclaimed;
+	// 0 = never for that alone.
+	BundleStagingIdle time.Duration
+	// HideDamagedBundles answers look-ups of a bundle that lost members as if it were gone, so that readers fail at once.
+	HideDamagedBundles bool
+	// BundleRetention reclaims published bundles by age or number; of several rules whose prefixes fit the longest counts.
+	BundleRetention []catalog.RetentionRule
+	// WorkloadsFile, when set, holds the rules of workloads, read once at the start.
+	WorkloadsFile string
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -66,7 +78,7 @@ func DefaultConfig() Config {
 		LeaseTTL: 10 * time.Second, SoftPinTTL: 30 * time.Minute, MaxSoftPinTTL: 24 * time.Hour, AllowEvictSoftPinned: true,
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
-		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
+		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
 	}
 }
 
@@ -116,6 +128,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
 	case c.IO != "raw" && c.IO != "std":
 		return fmt.Errorf("--io=%q is neither raw nor std", c.IO)
+	}
+	if c.WorkloadsFile != "" {
+		if _, err := readRules(c.WorkloadsFile); err != nil {
+			return err
+		}
 	}
 	return c.checkPortsDiffer()
 }
@@ -167,6 +184,14 @@ func (c *Config) String() string {
 	add("client_lost_ttl_sec", c.ClientLostTTL.Seconds())
 	add("put_start_discard_timeout_sec", c.PutDiscard.Seconds())
 	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
+	add("bundle_staging_idle_sec", c.BundleStagingIdle.Seconds())
+	add("hide_damaged_bundles", c.HideDamagedBundles)
+	if len(c.BundleRetention) > 0 {
+		add("bundle_retention", FormatRetention(c.BundleRetention))
+	}
+	if c.WorkloadsFile != "" {
+		add("workloads_file", c.WorkloadsFile)
+	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}

@@ -75,7 +75,7 @@ var codes = map[catalog.Error]wire.ErrorCode{
 
 // putOptions reads the replicate config of a put. The checks are those that need no look at the catalog, in the order
 // of the original; group is the object's own entry of the request's group list.
-func putOptions(key string, size uint64, c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
+func putOptions(key string, size uint64, tenant string, c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
 	o := catalog.PutOptions{
 		Replicas:      c.ReplicaNum,
 		SoftPin:       uint8(c.SoftPinAction),
@@ -86,6 +86,7 @@ func putOptions(key string, size uint64, c *wire.ReplicateConfig, group string) 
 		SameHost:      c.PreferAllocInSameNode,
 		HostID:        c.HostID,
 		Group:         group,
+		Tenant:        tenant,
 		DataType:      uint8(c.DataType),
 	}
 	if c.PreferredSegment != "" {

@@ -67,6 +67,7 @@ type peerConn struct {
 	guessedAt atomic.Int64                // when that decision was last used, in ns; 0 = not since the last request
 	lastCall  atomic.Int64                // catalog.Time of the last request
 	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
+	readings  readings                    // bundles looked up
 
 	// Guarded by registry.mu.
 	counted family // family under which the registry counts this connection

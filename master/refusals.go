@@ -21,12 +21,12 @@ func (l *refusalLog) tell(now catalog.Time, s *catalog.Stats) {
 	if now < l.next || s.PutStartAllocFailures == l.puts {
 		return
 	}
-	r, was := s.Refusals, l.told
+	fields := []zap.Field{zap.String("action", "put_refused"), zap.Uint64("puts", s.PutStartAllocFailures-l.puts)}
+	was := refusalsBy(&l.told)
+	for i, r := range refusalsBy(&s.Refusals) {
+		fields = append(fields, zap.Uint64(r.Reason, r.Puts-was[i].Puts))
+	}
 	l.logger.Warn("puts refused for want of room, by what holds most of it",
-		zap.String("action", "put_refused"), zap.Uint64("puts", s.PutStartAllocFailures-l.puts),
-		zap.Uint64("leased", r.Leased-was.Leased), zap.Uint64("pinned", r.Pinned-was.Pinned),
-		zap.Uint64("in_flight", r.InFlight-was.InFlight), zap.Uint64("quota", r.Quota-was.Quota),
-		zap.Uint64("own_bundle", r.OwnBundle-was.OwnBundle), zap.Uint64("no_segment", r.NoSegment-was.NoSegment),
-		zap.Uint64("allocated_bytes", s.AllocatedBytes), zap.Uint64("capacity_bytes", s.CapacityBytes))
-	l.next, l.told, l.puts = now+limits.RefusalLogMs, r, s.PutStartAllocFailures
+		append(fields, zap.Uint64("allocated_bytes", s.AllocatedBytes), zap.Uint64("capacity_bytes", s.CapacityBytes))...)
+	l.next, l.told, l.puts = now+limits.RefusalLogMs, s.Refusals, s.PutStartAllocFailures
 }

@@ -138,11 +138,13 @@ func newHTTPServer(h http.Handler) *http.Server {
 
 // sweep lets time pass in the catalog. It may take long, so nothing else waits for it.
 func (s *Server) sweep(ctx context.Context) error {
-	refused := refusalLog{logger: s.log}
+	refused, bundles := refusalLog{logger: s.log}, bundleLog{logger: s.log}
 	return every(ctx, limits.SweepMs*time.Millisecond, func() {
 		now := s.service.clock.Now()
 		swept := s.service.cat.Sweep(now)
 		s.service.tell(&swept)
+		s.service.bundleTimes.note(&swept.Bundles)
+		bundles.tell(now, &swept.Bundles)
 		stats := s.service.cat.Stats()
 		refused.tell(now, &stats)
 		if s.metadata != nil {
@@ -197,6 +199,7 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 			ClientActiveTTLMs: ms(cfg.ClientActiveTTL), ClientSuspicionTTLMs: ms(cfg.ClientSuspicionTTL), ClientLostTTLMs: ms(cfg.ClientLostTTL),
 			SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
 			PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
+			BundleStagingIdleMs: ms(cfg.BundleStagingIdle), HideDamagedBundles: cfg.HideDamagedBundles, Retention: cfg.BundleRetention,
 			EvictionRatio: cfg.EvictionRatio, HighWatermark: cfg.HighWatermark, AllowEvictSoftPinned: cfg.AllowEvictSoftPinned,
 			Seed: uint64(time.Now().UnixNano()),
 		}),
@@ -208,5 +211,8 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	s.registerRemoves()
 	s.registerSegments()
 	s.registerSession()
+	if err := s.loadWorkloads(); err != nil {
+		return nil, err
+	}
 	return s, s.registerTasks()
 }

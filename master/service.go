@@ -26,7 +26,10 @@ type Service struct {
 	families  *familyRegistry
 	suspicion *suspicion
 	calls     *metrics.Calls
-	table     [wire.NumCalls]boundCall
+	workloads workloads
+
+	bundleTimes bundleTimes
+	table       [wire.NumCalls]boundCall
 
 	suspected, lost atomic.Uint64 // clients that entered these stages
 

@@ -1,6 +1,9 @@
 package master
 
-import "mooncake/metrics"
+import (
+	"mooncake/catalog"
+	"mooncake/metrics"
+)
 
 // Stats hands the catalog's figures to a scrape.
 func (s *Service) Stats() metrics.Stats {
@@ -15,13 +18,43 @@ func (s *Service) Stats() metrics.Stats {
 		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
 		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
-		Refusals: []metrics.Refusal{
-			{Reason: "leased", Puts: c.Refusals.Leased},
-			{Reason: "pinned", Puts: c.Refusals.Pinned},
-			{Reason: "in_flight", Puts: c.Refusals.InFlight},
-			{Reason: "quota", Puts: c.Refusals.Quota},
-			{Reason: "own_bundle", Puts: c.Refusals.OwnBundle},
-			{Reason: "no_segment", Puts: c.Refusals.NoSegment},
-		},
+		Refusals: refusalsBy(&c.Refusals),
 	}
+}
+
+// refusalsBy lists refused puts by reason.
+func refusalsBy(r *catalog.Refusals) []metrics.Refusal {
+	return []metrics.Refusal{
+		{Reason: "leased", Puts: r.Leased},
+		{Reason: "pinned", Puts: r.Pinned},
+		{Reason: "in_flight", Puts: r.InFlight},
+		{Reason: "quota", Puts: r.Quota},
+		{Reason: "reserved", Puts: r.Reserved},
+		{Reason: "unread_kept", Puts: r.UnreadKept},
+		{Reason: "own_bundle", Puts: r.OwnBundle},
+		{Reason: "no_segment", Puts: r.NoSegment},
+	}
+}
+
+// WorkloadFigures implements metrics.Source.
+func (s *Service) WorkloadFigures() []metrics.Workload {
+	stats := s.cat.WorkloadStats()
+	out := make([]metrics.Workload, len(stats))
+	for i := range stats {
+		w := &stats[i]
+		out[i] = metrics.Workload{
+			Name: w.Name, SoftBytes: w.SoftBytes, HardBytes: w.HardBytes, ReservedBytes: w.ReservedBytes,
+			Keys: w.Keys, Bytes: w.Bytes, EvictedKeys: w.EvictedKeys, EvictedBytes: w.EvictedBytes,
+			EvictedUnreadKeys: w.EvictedUnreadKeys, ExpiredKeys: w.ExpiredKeys, ExpiredBytes: w.ExpiredBytes,
+			Refusals: refusalsBy(&w.Refusals),
+		}
+		for _, f := range w.EvictedFor {
+			by := f.Workload
+			if f.Watermark {
+				by = metrics.Watermark
+			}
+			out[i].EvictedFor = append(out[i].EvictedFor, metrics.EvictedFor{Workload: by, Bytes: f.Bytes})
+		}
+	}
+	return out
 }

@@ -45,10 +45,11 @@ type collector struct {
 	segmentAllocated, segmentCapacity, valueSize   *prometheus.Desc
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
 	putRefusals                                    *prometheus.Desc
+	parts                                          *bundleCollector
 }
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
-	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...)}
+	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector()}
 	for _, r := range c.rows {
 		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
 	}
@@ -78,6 +79,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
+	c.parts.describe(out)
 }
 
 // Collect asks the source and sends what it says.
@@ -105,6 +107,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range s.Refusals {
 		out <- constant(c.putRefusals, counter, r.Puts, r.Reason)
 	}
+	bundles := c.source.BundleFigures()
+	c.parts.collect(&bundles, c.source.WorkloadFigures(), out)
 	out <- constant(c.buildInformation, gauge, 1, c.build.Display, c.build.Version)
 }
 

@@ -17,9 +17,14 @@ import (
 )
 
 type fakeSource struct {
-	stats    Stats
-	segments []Segment
+	stats     Stats
+	segments  []Segment
+	bundles   Bundles
+	workloads []Workload
 }
+
+func (f *fakeSource) BundleFigures() Bundles      { return f.bundles }
+func (f *fakeSource) WorkloadFigures() []Workload { return f.workloads }
 
 func (f *fakeSource) Stats() Stats        { return f.stats }
 func (f *fakeSource) Segments() []Segment { return f.segments }

@@ -47,7 +47,7 @@ type Stats struct {
 
 // Refusal counts puts that were refused because of one kind of object that held the room.
 type Refusal struct {
-	Reason string // label value: leased, pinned, in_flight, quota, own_bundle or no_segment
+	Reason string // label value: leased, pinned, in_flight, quota, reserved, unread_kept, own_bundle or no_segment
 	Puts   uint64
 }
 
@@ -63,6 +63,8 @@ type Segment struct {
 type Source interface {
 	Stats() Stats
 	Segments() []Segment
+	BundleFigures() Bundles
+	WorkloadFigures() []Workload
 }
 
 // snapshot is everything a scrape needs, taken at its begin.
@@ -196,6 +198,6 @@ const (
 	valueSizeHelp     = "Sizes of the values whose put was started."
 	otherRequestsHelp = "Calls that have no series of their own."
 	otherFailuresHelp = "Calls without series of their own that failed."
-	refusalsHelp      = "Puts refused for want of room, by what held it: leases, pins, unfinished writes, a quota, the put's own bundle, or no segment that is large enough and answers."
+	refusalsHelp      = "Puts refused for want of room, by what held it: leases, pins, unfinished writes, the hard limit of the put's workload, what others reserved, unread bundles that are kept, the put's own bundle, or no segment that is large enough and answers."
 	buildInfoHelp     = "Always 1; the labels tell the release."
 )

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mooncake/catalog"
 	"mooncake/internal/units"
 	"mooncake/master"
 )
@@ -65,6 +66,23 @@ func (s seconds) Set(text string) error {
 
 func (s seconds) Type() string { return "int64" }
 
+// retention is the flag of retention rules.
+type retention struct{ rules *[]catalog.RetentionRule }
+
+func (r retention) String() string {
+	if r.rules == nil {
+		return ""
+	}
+	return master.FormatRetention(*r.rules)
+}
+
+func (r retention) Set(text string) (err error) {
+	*r.rules, err = master.ParseRetention(text)
+	return err
+}
+
+func (r retention) Type() string { return "string" }
+
 // Flags whose meaning depends on each other.
 const (
 	flagClientTTL    = "client_ttl"
@@ -113,6 +131,10 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.Var(seconds{&c.ClientLostTTL}, "client_lost_ttl_sec", "further seconds in which a client that returns with its segments gets their objects back")
 	fs.Var(seconds{&c.PutDiscard}, "put_start_discard_timeout_sec", "age in seconds at which an unfinished put can be taken over")
 	fs.Var(seconds{&c.PutRelease}, "put_start_release_timeout_sec", "age in seconds at which the bytes of an unfinished put are free again")
+	fs.Var(seconds{&c.BundleStagingIdle}, "bundle_staging_idle_sec", "seconds without a write after which an unpublished bundle is reclaimed; 0 = never for that alone")
+	fs.BoolVar(&c.HideDamagedBundles, "hide_damaged_bundles", c.HideDamagedBundles, "answer look-ups of a bundle that lost members as if it were gone")
+	fs.Var(retention{&c.BundleRetention}, "bundle_retention", "published bundles that go by themselves: PREFIX:AGE:COUNT, more after commas; AGE as 24h, COUNT kept of one prefix and partition; either may be empty")
+	fs.StringVar(&c.WorkloadsFile, "workloads_file", c.WorkloadsFile, "file with the rules of workloads, read at the start; see deploy/workloads.yaml")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

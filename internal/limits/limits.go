@@ -40,38 +40,6 @@ const (
 	AcceptPauseMaxMs = 1000
 )
 
-// master: which layout a client reads.
-const (
-	// FamilyHoldMs is how long an ambiguous reply waits for the proof of its reader's release. The probe is answered
-	// 1.5 s after the mount at the latest in all that was measured; a client gives a call up after 30 s.
-	FamilyHoldMs = 5000
-	// FamilyHangUpMs is how soon after a reply a hang-up counts as "could not read it": a client that cannot decode
-	// closes at once, an orderly close takes a call more.
-	FamilyHangUpMs = 200
-	// FamilyAddresses bounds the addresses whose last proved family is remembered; beyond it any one is forgotten and
-	// the configured default holds for it.
-	FamilyAddresses = 65536
-	// ParkedReplies bounds the replies that wait for a proof, over all connections. The wheels have one call a
-	// connection in flight, so this is a thousand connections of clients that mounted in the last seconds.
-	ParkedReplies = 1024
-	// ClientsPerConnection bounds the client ids remembered of one connection: a 0.3.14 process shares connections
-	// among all its stores, of which a handful is usual. The oldest is forgotten.
-	ClientsPerConnection = 256
-	// PatternBytes bounds a key pattern; patterns are typed by people or built from one key.
-	PatternBytes = 64 << 10
-	// PatternMatchMs bounds the time one key may take against a pattern that backtracks without end, PatternSearchMs that
-	// of all keys together: a client gives a call up after 30 s.
-	PatternMatchMs  = 1000
-	PatternSearchMs = 20_000
-	// ListenResolveMs bounds the look-up of the host to listen on: a launcher waits for the line that says what is wrong.
-	ListenResolveMs = 1500
-	// LogTextBytes is how much of a text of a client's choice a log line repeats.
-	LogTextBytes = 200
-	// MountTextBytes bounds name, endpoint, protocol and host of a segment that is mounted: host names with a port, which
-	// every replica descriptor repeats.
-	MountTextBytes = 4096
-)
-
 // descriptor
 
 // HandshakeFrameBytes is the largest handshake frame by default, and HandshakeFrameBytesMax the most that
@@ -109,26 +77,6 @@ const HandshakeQPs = 256
 // HandshakeNICPathBytes bounds a nic path: a server's name (SegmentNameBytes, or a host name of 253 and a port) and a
 // device's name, which the kernel bounds to 63.
 const HandshakeNICPathBytes = 512
-
-// master: its HTTP ports and its tick.
-const (
-	// HTTPHeaderMs and HTTPIdleMs end HTTP connections that send no whole header, or nothing more.
-	HTTPHeaderMs = 10_000
-	HTTPIdleMs   = 120_000
-	// HTTPReadMs is how long a whole request may take, its body too: one that is announced and never sent would hold its
-	// connection for ever, and HTTPConnections of them the port. The largest value takes a second on a slow line.
-	HTTPReadMs = 30_000
-	// HTTPHeaderBytes holds the longest key that is asked for in a query, percent-encoded.
-	HTTPHeaderBytes = 1 << 20
-	// HTTPShutdownMs is how long requests under way may take when the daemon stops.
-	HTTPShutdownMs = 1000
-	// HTTPConnections bounds the connections of one HTTP port: scrapers, probes and the metadata traffic of clients,
-	// which keep one connection a thread.
-	HTTPConnections = 4096
-	// SweepMs is the tick on which silence is noticed and held replies end: far below the shortest time an operator
-	// can set (1 s), far above what wakes an idle machine.
-	SweepMs = 100
-)
 
 // internal/etcdkv
 
@@ -382,65 +330,39 @@ const DialerIdleMs = 60000
 // or it will not come.
 const DialerLastWordMs = 100
 
-// master: the metadata server and the admin pages.
+// catalog: workloads.
 const (
-	// HTTPWriteMs is how long a reader of an answer may take between two pieces of it.
-	HTTPWriteMs = 30_000
-	// MetadataServerEntries bounds the metadata entries: two per segment, so 50,000 segments.
-	MetadataServerEntries = 100_000
-	// MetadataServerKeyBytes bounds one key; keys are a prefix and a host name with port.
-	MetadataServerKeyBytes = 4096
-	// MetadataServerValueBytes bounds one value. A descriptor takes 70 bytes per registered buffer and some 1,000 per
-	// device, so this is a client with over ten thousand buffers.
-	MetadataServerValueBytes = 1 << 20
-	// MetadataServerBytes bounds all keys and values together, so that no client can fill the master's memory.
-	MetadataServerBytes = 256 << 20
-	// AdminKeysBuffer is how many bytes of a key listing are gathered before they are sent.
-	AdminKeysBuffer = 64 << 10
-	// AdminBatchKeys bounds the keys of one batch look-up by HTTP.
-	AdminBatchKeys = 10_000
-	// SummaryWindowMs is the least time over which the rates of the summary are taken.
-	SummaryWindowMs = 10_000
+	// WorkloadTTLMs bounds the life that a rule may give its objects: a hundred years, so that sums of times stay in range.
+	WorkloadTTLMs = 100 * 365 * 24 * 3_600_000
+	// TenantsMax bounds the names of tenants that objects are remembered under; a number has 16 bits. What is written for
+	// one more counts as written for none.
+	TenantsMax = 1<<16 - 1
+	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
+	SharesMax = 255
+	// VictimsMax bounds what one put evicts for the limits of its workload: a put of 16 GiB among objects of 16 KiB.
+	VictimsMax = 1 << 20
+	// DeadlineSpare is how many outdated deadlines of a workload are kept, beside one per object, before they are cleared.
+	DeadlineSpare = 1024
 )
 
-// master: who is gone, and who does not answer.
+// catalog: bundles.
 const (
-	// WriterHangUpMs is how soon after a client's last call the end of its last connection means that its process ended:
-	// the pool of a published client drops idle connections by itself, after about a minute.
-	WriterHangUpMs = 20_000
-	// WriterReturnMs is how long such a client may take to come back on another connection.
-	WriterReturnMs = 5_000
-	// WritersWaiting bounds the clients in that wait; of one more nothing is known. A cluster has fewer clients.
-	WritersWaiting = 1 << 16
-	// ClockEpochMs is the moment from which the master's clock counts, the start of 2026: the ages of the eviction are numbers
-	// of 32 bits, which last for 17 years.
-	ClockEpochMs = 1_767_225_600_000
-	// SuspectMissedPingsMs is the silence after which a client is suspect early: three of the pings that published clients
-	// send every second. WriterQuarantineMs is how long the bytes of a writer that is known to be gone are left alone: what
-	// it had on the wire has arrived or broken off by then.
-	SuspectMissedPingsMs = 3_000
-	WriterQuarantineMs   = 5_000
-	// ProbeMs bounds the question whether a segment's process is there, from the sign that made it necessary.
-	ProbeMs = 1_000
-	// ProbeGreetMs bounds the first question, at a mount: a client may be busy with its start.
-	ProbeGreetMs = 5_000
-	// ProbeStalls is how often a question is put again because this process itself stood still over it.
-	ProbeStalls = 2
-	// ProbesAtOnce bounds the questions under way: a rack that lost its power answers none of them for ProbeMs.
-	ProbesAtOnce = 32
-	// ProbesWaiting bounds the questions to be asked. A sign beyond it is dropped; missed pings tell the same 2 s later.
-	ProbesWaiting = 4096
-	// ProbeAgainMs is the shortest time between two questions after the same client: whatever others report of it, its
-	// handshake port hears of it once a second.
-	ProbeAgainMs = 1_000
-	// RevokeBurst is how many writes to one client's segments must be given up within RevokeWindowMs to be a sign.
-	RevokeBurst = 3
-	// RefusalLogMs is the shortest time between two lines about refused puts.
-	RefusalLogMs = 10_000
-	// RevokesLookedAt is how many writes given up in one batch are looked at: what failed together lies on the same segments.
-	RevokesLookedAt = 32
-	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
-	RevokeWindowMs = 5_000
+	// BundleTombstoneMs is for how long it is remembered what became of a bundle: long enough for somebody who repeats a
+	// reclaim or looks after an alarm.
+	BundleTombstoneMs = 10 * 60_000
+	// BundleTombstones bounds those memories, of some 300 bytes each. A large job reclaims a few hundred bundles a minute.
+	BundleTombstones = 16384
+	// BundleTextBytes is how much of a bundle's name is told of in news, and the longest under which a bundle is remembered
+	// when it is gone: names are a job's prefix and a uuid, but a key may have a megabyte.
+	BundleTextBytes = 1024
+	// BundleNews is how many bundles of a kind are told of after one sweep, for log lines and histograms: a large job
+	// finishes a hundred in a second, and there are ten sweeps in one.
+	BundleNews = 1024
+	// EvictTied bounds the members looked at of bundles that carry several groups, for one choice of a victim: what is tied
+	// to more is not evicted.
+	EvictTied = 4096
+	// BundleRetireMs is how often the rules of retention look at all bundles; their ages are minutes and more.
+	BundleRetireMs = 1000
 )
 
 // rdma: what is read of the host before anything is published.

@@ -120,17 +120,18 @@ def setup(r):
     if r.get("positional"):
         rc = st.setup(r["host"], r["metadata"], r["segment"], r["buffer"], r["protocol"], r["devices"], r["master"])
     else:
-        rc = st.setup(
-            {
-                "local_hostname": r["host"],
-                "metadata_server": r["metadata"],
-                "global_segment_size": r["segment"],
-                "local_buffer_size": r["buffer"],
-                "protocol": r["protocol"],
-                "rdma_devices": r["devices"],
-                "master_server_addr": r["master"],
-            }
-        )
+        wanted = {
+            "local_hostname": r["host"],
+            "metadata_server": r["metadata"],
+            "global_segment_size": r["segment"],
+            "local_buffer_size": r["buffer"],
+            "protocol": r["protocol"],
+            "rdma_devices": r["devices"],
+            "master_server_addr": r["master"],
+        }
+        if r.get("tenant"):
+            wanted["tenant_id"] = r["tenant"]
+        rc = st.setup(wanted)
     if rc == 0:
         STORES[r["store"]] = st
     return {"rc": rc, "hostname": st.get_hostname() if rc == 0 else ""}
