@@ -36,7 +36,12 @@
 //   - A bundle is known from the keys of its members (see package bundle). Its record is made by Changes alone; who read it,
 //     and that its writer is dead, only this leader knows. It outlives its last member by a bounded time.
 //   - What is evicted comes from lists in this order: bundles of no use, the rest by age, soft pinned objects, bundles that
-//     nobody has read. The last list is only for a put that would be refused otherwise.
+//     nobody has read. The last list is only for a put that would be refused otherwise. In each list the workloads that
+//     have more than their soft limit come first, the lowest priority before the others.
+//   - Every object belongs to one workload, or to none. The bytes and keys of all workloads add up to those of the pool, also
+//     while objects are being accounted for under other rules. A put never takes its workload above the hard limit, and
+//     leaves what others reserved free, unless the rules changed or memory went: then it makes neither worse, and Sweep mends it.
+//   - What outlives the life that its workload gives it goes like a forced removal, whoever reads it.
 //
 // # Locks
 //

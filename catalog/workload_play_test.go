@@ -70,7 +70,6 @@ func (p *play) workloads(args) string {
 		if st.EvictedKeys > 0 {
 			text += fmt.Sprintf(" evicted %d of %d bytes", st.EvictedKeys, st.EvictedBytes)
 		}
-		slices.SortFunc(st.EvictedFor, func(a, b EvictedFor) int { return strings.Compare(a.Workload, b.Workload) })
 		for _, e := range st.EvictedFor {
 			who := strconv.Quote(e.Workload)
 			if e.Watermark {

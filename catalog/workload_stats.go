@@ -19,8 +19,8 @@ type WorkloadStat struct {
 	ExpiredBytes      uint64
 	Refusals          Refusals // of the workload's own puts
 
-	// EvictedFor tells for whom its objects were evicted, in no particular order; Workload is "" for puts that no rule
-	// fits.
+	// EvictedFor tells for whom its objects were evicted, the watermark first, then by name; Workload is "" for puts that no
+	// rule fits.
 	EvictedFor []EvictedFor
 }
 
@@ -92,6 +92,15 @@ func (c *Catalog) WorkloadStats() []WorkloadStat {
 			}
 			st.EvictedFor = append(st.EvictedFor, e)
 		}
+		slices.SortFunc(st.EvictedFor, func(a, b EvictedFor) int {
+			if a.Watermark != b.Watermark {
+				if a.Watermark {
+					return -1
+				}
+				return 1
+			}
+			return cmp.Compare(a.Workload, b.Workload)
+		})
 		list = append(list, st)
 	}
 	slices.SortFunc(list, func(a, b WorkloadStat) int {
