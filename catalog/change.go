@@ -27,6 +27,10 @@ const (
 	ChangeDrop
 	// ChangeRelease ends the quarantine of the ranges in Replicas.
 	ChangeRelease
+	// ChangeCount says that the ids of replicas below Replicas[0].ID are used up. Only snapshots have it.
+	ChangeCount
+	// ChangeHold puts the free range Replicas[0] into quarantine until Until. Only snapshots have it.
+	ChangeHold
 )
 
 // A Cause says why replicas were dropped. Applying a Change does not look at it.
@@ -43,6 +47,7 @@ const (
 	CauseDead    // an unfinished object whose writer is known to be dead
 	CauseAbort   // an unfinished object, removed by force
 	CauseLost    // every copy was lost, and the key was written or removed
+	CauseDamage  // somebody may have written over it, and the record of that is lost
 )
 
 // A ReplicaChange names a replica and its exact range.

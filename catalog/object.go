@@ -76,6 +76,7 @@ const (
 	flagHardPin
 	flagGroup   // unit is a group: its lease is every member's
 	flagClosing // its ranges are being given up: readers wait for the decision under way
+	flagFresh   // completed by a decision that is not durable yet: readers wait
 )
 
 // Marks of a record.

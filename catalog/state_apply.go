@@ -23,6 +23,12 @@ func (s *state) apply(c *Change, held bool) {
 		for i := range c.Replicas {
 			s.applyRelease(&c.Replicas[i])
 		}
+	case ChangeCount:
+		for i := range c.Replicas {
+			s.nextReplica = max(s.nextReplica, c.Replicas[i].ID)
+		}
+	case ChangeHold:
+		s.applyHold(c)
 	}
 }
 
@@ -170,6 +176,10 @@ func (s *state) applyEnd(c *Change) {
 func (s *state) complete(n name, c *Change) {
 	r := s.record(n)
 	s.setStatus(n, c.Replicas, ReplicaProcessing, ReplicaComplete)
+	if s.marksFresh {
+		r.flags |= flagFresh
+		s.completed = append(s.completed, n)
+	}
 	if c.KeepChecksum {
 		return
 	}
@@ -281,5 +291,15 @@ func (s *state) applyRelease(rc *ReplicaChange) {
 	seg := s.segments.byID[rc.Segment]
 	if seg != nil && s.heldBack.end(seg, rc.Offset, rc.Size) {
 		seg.free(rc.Offset, rc.Size)
+	}
+}
+
+func (s *state) applyHold(c *Change) {
+	for i := range c.Replicas {
+		rc := &c.Replicas[i]
+		seg := s.segments.byID[rc.Segment]
+		if seg != nil && rc.Size > 0 && seg.space.Reserve(rc.Offset, rc.Size) {
+			s.heldBack.add(seg, rc.Offset, rc.Size, c.Until, c.HandedOut)
+		}
 	}
 }
