@@ -54,6 +54,15 @@ type Config struct {
 	PutDiscard time.Duration
 	PutRelease time.Duration
 
+	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
+	DataDir string
+	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,
+	// "interval" every JournalSyncEvery, or "never".
+	JournalSync      string
+	JournalSyncEvery time.Duration
+	// ForceEmpty begins anew and puts the files of DataDir aside.
+	ForceEmpty bool
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -67,6 +76,7 @@ func DefaultConfig() Config {
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
+		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 	}
 }
 
@@ -116,6 +126,12 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
 	case c.IO != "raw" && c.IO != "std":
 		return fmt.Errorf("--io=%q is neither raw nor std", c.IO)
+	case c.JournalSync != "always" && c.JournalSync != "interval" && c.JournalSync != "never":
+		return fmt.Errorf("--journal_sync=%q is none of always, interval, never", c.JournalSync)
+	case c.JournalSyncEvery < time.Millisecond || c.JournalSyncEvery > time.Minute:
+		return fmt.Errorf("--journal_sync_interval_ms=%d is outside 1..60000", c.JournalSyncEvery.Milliseconds())
+	case c.ForceEmpty && c.DataDir == "":
+		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
 	}
 	return c.checkPortsDiffer()
 }
@@ -167,6 +183,12 @@ func (c *Config) String() string {
 	add("client_lost_ttl_sec", c.ClientLostTTL.Seconds())
 	add("put_start_discard_timeout_sec", c.PutDiscard.Seconds())
 	add("put_start_release_timeout_sec", c.PutRelease.Seconds())
+	if c.DataDir != "" {
+		add("data_dir", c.DataDir)
+		add("journal_sync", c.JournalSync)
+		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
+		add("force_empty", c.ForceEmpty)
+	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}

@@ -68,6 +68,8 @@ type peerConn struct {
 	lastCall  atomic.Int64                // catalog.Time of the last request
 	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
 
+	waits uint64 // number in the log that the replies not sent yet wait for; the connection's goroutine only
+
 	// Guarded by registry.mu.
 	counted family // family under which the registry counts this connection
 	open    bool

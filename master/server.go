@@ -34,18 +34,22 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	service, err := newService(cfg, log)
-	if err != nil {
+	s := &Server{cfg: cfg, log: log}
+	if err := s.open(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, service: service}
+	// The ports are open while the journal is read: who connects meanwhile waits for its answer instead of being refused.
+	service, err := newService(cfg, log)
+	if err != nil {
+		s.listen.close()
+		return nil, err
+	}
+	s.service = service
 	if cfg.MetadataServer {
 		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
 		s.metadata.inUse = service.nameInUse
+		s.metadata.take(&service.history)
 		service.suspicion.locate = s.metadata.Handshake
-	}
-	if err := s.open(); err != nil {
-		return nil, err
 	}
 	s.admin = service.adminHandler(s)
 	return s, nil
@@ -77,6 +81,7 @@ func (s *Server) Ports() Ports { return s.listen.ports() }
 
 // Run serves until ctx ends, then closes every port and connection and returns when the last handler has.
 func (s *Server) Run(ctx context.Context) error {
+	stopHistory := s.service.history.start()
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { close(s.service.quit) })()
 	s.serveRPC(ctx, group, s.listen.rpc, familyUnknown)
@@ -90,7 +95,12 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.sweep(ctx) })
 	group.Go(func() error { return s.attend(ctx) })
 	group.Go(func() error { return s.service.suspicion.run(ctx) })
-	return group.Wait()
+	group.Go(func() error { return s.service.history.watch(ctx) })
+	err := group.Wait()
+	if stopErr := stopHistory(); err == nil {
+		err = stopErr
+	}
+	return err
 }
 
 func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Listener, fixed family) {
@@ -185,18 +195,12 @@ func every(ctx context.Context, step time.Duration, do func()) error {
 }
 
 func newService(cfg Config, log *zap.Logger) (*Service, error) {
-	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	s := &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(), quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
-		cat: catalog.New(catalog.Config{
-			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),
-			ClientActiveTTLMs: ms(cfg.ClientActiveTTL), ClientSuspicionTTLMs: ms(cfg.ClientSuspicionTTL), ClientLostTTLMs: ms(cfg.ClientLostTTL),
-			SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
-			PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
-			EvictionRatio: cfg.EvictionRatio, HighWatermark: cfg.HighWatermark, AllowEvictSoftPinned: cfg.AllowEvictSoftPinned,
-			Seed: uint64(time.Now().UnixNano()),
-		}),
+	}
+	if err := s.openHistory(); err != nil {
+		return nil, err
 	}
 	s.suspicion = newSuspicion(s.cat, s.clock, log)
 	s.suspicion.pinged = s.families.lastPing

@@ -347,7 +347,7 @@ func (j *Journal) begin(first uint64) error {
 		return err
 	}
 	o := out{file: file, path: path, first: first, total: j.out.total}
-	if err := o.reserve(j.cfg.FileBytes); err == nil {
+	if err = o.reserve(j.cfg.FileBytes); err == nil {
 		h := fileHeader{kind: kindJournal, identity: j.identity, first: first}
 		err = o.write(h.append(nil), true)
 		o.total -= int64(fileHeaderBytes)

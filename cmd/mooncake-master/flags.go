@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -65,6 +66,27 @@ func (s seconds) Set(text string) error {
 
 func (s seconds) Type() string { return "int64" }
 
+// millis is a duration flag that counts whole milliseconds.
+type millis struct{ d *time.Duration }
+
+func (m millis) String() string {
+	if m.d == nil {
+		return ""
+	}
+	return strconv.FormatInt(m.d.Milliseconds(), 10)
+}
+
+func (m millis) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is no whole number of milliseconds", text)
+	}
+	*m.d = time.Duration(n) * time.Millisecond
+	return nil
+}
+
+func (m millis) Type() string { return "int64" }
+
 // Flags whose meaning depends on each other.
 const (
 	flagClientTTL    = "client_ttl"
@@ -113,6 +135,10 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.Var(seconds{&c.ClientLostTTL}, "client_lost_ttl_sec", "further seconds in which a client that returns with its segments gets their objects back")
 	fs.Var(seconds{&c.PutDiscard}, "put_start_discard_timeout_sec", "age in seconds at which an unfinished put can be taken over")
 	fs.Var(seconds{&c.PutRelease}, "put_start_release_timeout_sec", "age in seconds at which the bytes of an unfinished put are free again")
+	fs.StringVar(&c.DataDir, "data_dir", c.DataDir, "directory of the journal: what was acknowledged survives a restart; not given: nothing does")
+	fs.StringVar(&c.JournalSync, "journal_sync", c.JournalSync, "when the disk is asked to keep the journal: always (before anything is acknowledged), interval, never")
+	fs.Var(millis{&c.JournalSyncEvery}, "journal_sync_interval_ms", "time between two syncs with --journal_sync=interval")
+	fs.BoolVar(&c.ForceEmpty, "force_empty", c.ForceEmpty, "begin anew although --data_dir holds a journal; its files are put aside")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

@@ -548,6 +548,8 @@ const (
 	LogRecordBytes = 256 << 20
 	// LogPendingBytes is how much may wait to be written before writers have to wait: seconds of a slow disk.
 	LogPendingBytes = 16 << 20
+	// LogRoomMs is how long a call waits for that room before its connection is closed.
+	LogRoomMs = 10_000
 	// LogKeepBytes is the largest buffer that is kept for the next record.
 	LogKeepBytes = 4 << 20
 	// LogFileBytes is the size of a journal file. It is reserved as a whole, so that a write changes no length.

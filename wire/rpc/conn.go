@@ -154,6 +154,12 @@ func (c *Conn) flush() error {
 	if len(c.out) == 0 {
 		return nil
 	}
+	if s := c.srv.settler; s != nil {
+		if err := s.Settle(c); err != nil {
+			c.out = c.out[:0]
+			return err
+		}
+	}
 	err := c.rep.flush(c.out)
 	if cap(c.out) > limits.RPCKeepBytes {
 		c.out = nil

@@ -34,6 +34,12 @@ type Handler interface {
 	Closed(c *Conn)
 }
 
+// A Settler is a Handler whose replies must wait: Settle is called on the connection's goroutine before the replies of
+// what Serve answered since the last time are sent. An error ends the connection without them.
+type Settler interface {
+	Settle(c *Conn) error
+}
+
 // ServerConfig bounds a server. The zero value is what a daemon wants.
 type ServerConfig struct {
 	// Std moves bytes through net.Conn only instead of raw system calls (--io=std).
@@ -90,6 +96,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 type Server struct {
 	cfg      ServerConfig
 	handler  Handler
+	settler  Settler // the handler, if it is one
 	counters counters
 	lastID   atomic.Uint64
 
@@ -113,7 +120,9 @@ type port struct {
 
 // NewServer makes a server; Serve starts it.
 func NewServer(cfg ServerConfig, h Handler) *Server {
-	return &Server{cfg: cfg.withDefaults(), handler: h, ports: map[*port]struct{}{}}
+	s := &Server{cfg: cfg.withDefaults(), handler: h, ports: map[*port]struct{}{}}
+	s.settler, _ = h.(Settler)
+	return s
 }
 
 // Serve takes connections from ln, whose connections must be TCP, until ctx ends or Shutdown is called, then returns nil;
