@@ -62,6 +62,7 @@ type Config struct {
 	JournalSyncEvery time.Duration
 	// ForceEmpty begins anew and puts the files of DataDir aside.
 	ForceEmpty bool
+	journal    journal // of tests
 
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string

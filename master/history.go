@@ -17,8 +17,22 @@ import (
 
 // history is what keeps the master's decisions. Without a journal nothing does, and nothing waits.
 type history struct {
-	journal *replication.Journal
+	journal journal
 	names   map[string][]byte // recovered names of the metadata server
+}
+
+// journal is what the master needs of replication.Journal.
+type journal interface {
+	catalog.Log
+	AppendName(n replication.NameChange) (number uint64)
+	Last() (number uint64)
+	After(number uint64, do func())
+	Room(ctx context.Context) error
+	OnDurable(f func(number uint64))
+	Failed() <-chan struct{}
+	Err() error
+	Run(ctx context.Context) error
+	Close() error
 }
 
 // askOnly are the calls that change nothing worth keeping: their replies wait for nobody. Every other reply waits until
@@ -38,6 +52,9 @@ var askOnly = func() (only [wire.NumCalls]bool) {
 func (s *Service) openHistory() error {
 	if s.cfg.DataDir == "" {
 		s.cat = catalog.New(s.cfg.catalog())
+		if s.cfg.journal != nil {
+			s.keep(s.cfg.journal, nil)
+		}
 		return nil
 	}
 	journal, past, err := replication.Open(replication.Config{
@@ -50,14 +67,19 @@ func (s *Service) openHistory() error {
 	s.cat = past.Catalog
 	s.clock.StartAt(past.StartTime(time.Now()))
 	s.cat.Resume(s.clock.Now())
-	s.cat.SetLog(journal)
-	journal.OnDurable(s.cat.Settled)
-	s.history = history{journal, past.Names}
+	s.keep(journal, past.Names)
 	stats := s.cat.Stats()
 	s.log.Info("the journal is taken up: owners of segments have to be heard again", zap.String("data_dir", s.cfg.DataDir),
 		zap.Uint64("objects", stats.Keys), zap.Uint64("segments", stats.Segments), zap.Uint64("bytes", stats.AllocatedBytes),
 		zap.Int("dropped_objects", len(past.Dropped)))
 	return nil
+}
+
+// keep puts every decision from now on into a journal.
+func (s *Service) keep(j journal, names map[string][]byte) {
+	s.cat.SetLog(j)
+	j.OnDurable(s.cat.Settled)
+	s.history = history{j, names}
 }
 
 // admit waits until there is room for another decision.
