@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -52,31 +51,13 @@ var ErrFailed = errors.New("the journal cannot be written")
 
 // Journal is a log in files of one directory.
 type Journal struct {
+	core
 	cfg      Config
 	identity uint64
 	lock     *os.File
-	wake     chan struct{} // holds one item while something waits to be written
-	failed   chan struct{} // closed with the first error
-	durable  atomic.Uint64
-	stats    counters
-	settled  func(number uint64)
-
-	mu      sync.Mutex
-	open    *batch
-	spare   *batch
-	written chan struct{} // closed, and made anew, when durable grows or the journal fails
-	after   []afterwards
-	err     error
-
 	out      out       // the file being written; used by Run only
 	lately   []granted // grants of the records just written; used by Run only
 	snapshot snapshotState
-}
-
-// afterwards is what somebody wants done once a record is durable.
-type afterwards struct {
-	number uint64
-	do     func()
 }
 
 // granted are the grants of one record.
@@ -95,123 +76,6 @@ type out struct {
 	size  int64 // allocated
 	dirty bool  // written to since the last sync
 	total int64 // bytes of records written by this process
-}
-
-// Append adds a decision of the catalog to the record that is being collected and returns the record's number. It waits
-// for nothing and keeps no reference to changes. After a failure the number is one that never becomes durable.
-func (j *Journal) Append(changes []catalog.Change) uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.open.addChanges(changes)
-	return j.appended()
-}
-
-// AppendName is Append for a step of the metadata server.
-func (j *Journal) AppendName(n NameChange) uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.open.addName(&n)
-	return j.appended()
-}
-
-func (j *Journal) appended() uint64 {
-	if j.err != nil {
-		j.open.start(j.open.number, j.open.number, nil) // nobody will read it
-		j.open.buf = j.open.buf[:headerBytes]
-	} else {
-		select {
-		case j.wake <- struct{}{}:
-		default:
-		}
-	}
-	return j.open.number
-}
-
-// Last is the number of the newest record that holds anything, written or not.
-func (j *Journal) Last() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.open.empty() && (j.err == nil || j.err == errClosed) {
-		return j.open.number - 1
-	}
-	return j.open.number // after a failure: one that never becomes durable
-}
-
-// Durable is the number of the newest durable record.
-func (j *Journal) Durable() uint64 { return j.durable.Load() }
-
-// Wait returns when the record of a number is durable, with ErrFailed when it will never be, or with the reason of ctx.
-func (j *Journal) Wait(ctx context.Context, number uint64) error {
-	for j.durable.Load() < number {
-		j.mu.Lock()
-		err, written := j.err, j.written
-		j.mu.Unlock()
-		if j.durable.Load() >= number {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-written:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// After calls do once the record of a number is durable: at once, or on the goroutine of Run, which do must not keep. It
-// is never called when the journal fails before.
-func (j *Journal) After(number uint64, do func()) {
-	j.mu.Lock()
-	if j.durable.Load() < number {
-		if j.err == nil {
-			j.after = append(j.after, afterwards{number, do})
-		}
-		j.mu.Unlock()
-		return
-	}
-	j.mu.Unlock()
-	do()
-}
-
-// Room waits until there is room for another decision: whoever is about to make one calls it before. It bounds what waits
-// to be written.
-func (j *Journal) Room(ctx context.Context) error {
-	for {
-		j.mu.Lock()
-		pending, err, written := len(j.open.buf), j.err, j.written
-		j.mu.Unlock()
-		switch {
-		case err != nil:
-			return err
-		case pending < limits.LogPendingBytes:
-			return nil
-		}
-		select {
-		case <-written:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// OnDurable sets a function that is told how far the log is durable, before anybody who waits for it. It must be set
-// before Run.
-func (j *Journal) OnDurable(f func(number uint64)) { j.settled = f }
-
-// WaitDurable is Wait without an end but the journal's own.
-func (j *Journal) WaitDurable(number uint64) error { return j.Wait(context.Background(), number) }
-
-// Failed is closed when the journal cannot be written any more. Err tells why.
-func (j *Journal) Failed() <-chan struct{} { return j.failed }
-
-// Err is why the journal failed; nil as long as it has not.
-func (j *Journal) Err() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.err
 }
 
 // Run writes what is appended until ctx ends; then it writes what is left and returns. An error means that the journal
@@ -254,17 +118,10 @@ func (j *Journal) Run(ctx context.Context) error {
 
 // writeOpen writes the record that is being collected, if it holds anything.
 func (j *Journal) writeOpen() error {
-	j.mu.Lock()
-	if j.open.empty() {
-		j.mu.Unlock()
+	b := j.take(j.grantsBefore)
+	if b == nil {
 		return nil
 	}
-	b := j.open
-	j.open, j.spare = j.spare, nil
-	since, before := j.grantsBefore(b.number, b.granted)
-	j.open.start(b.number+1, since, before)
-	j.mu.Unlock()
-
 	began := time.Now()
 	record := b.seal(j.identity)
 	if err := j.write(record); err != nil {
@@ -272,27 +129,7 @@ func (j *Journal) writeOpen() error {
 	}
 	j.stats.wrote(len(record), time.Since(began))
 	j.lately = noted(j.lately, b.number, j.out.total, b.granted)
-	if j.settled != nil {
-		j.settled(b.number)
-	}
-
-	j.mu.Lock()
-	if j.spare = b; cap(b.buf) > limits.LogKeepBytes {
-		b.buf = nil
-	}
-	j.durable.Store(b.number)
-	close(j.written)
-	j.written = make(chan struct{})
-	ready := 0
-	for ready < len(j.after) && j.after[ready].number <= b.number {
-		ready++
-	}
-	do := j.after[:ready:ready]
-	j.after = j.after[ready:]
-	j.mu.Unlock()
-	for _, a := range do {
-		a.do()
-	}
+	j.done(b)
 	return nil
 }
 
@@ -363,28 +200,15 @@ func (j *Journal) begin(first uint64) error {
 	return nil
 }
 
-// fail ends the life of the journal: what waits is told, and nothing is accepted any more. Without an error the journal
-// was ended on purpose.
+// fail ends the life of the journal. Without an error it was ended on purpose.
 func (j *Journal) fail(err error) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.err = errClosed
 	if err != nil {
-		j.err = fmt.Errorf("%w: %w", ErrFailed, err)
+		err = fmt.Errorf("%w: %w", ErrFailed, err)
 		j.cfg.Log.Error("the journal cannot be written: nothing is acknowledged any more", zap.String("action", "journal_failed"),
 			zap.String("dir", j.cfg.Dir), zap.Error(err))
-		close(j.failed)
 	}
-	j.after = nil
-	close(j.written)
-	j.written = make(chan struct{})
-	if err == nil {
-		return nil
-	}
-	return j.err
+	return j.end(err)
 }
-
-var errClosed = errors.New("the journal is closed")
 
 // Close gives the files back. Run must have returned, or never been called.
 func (j *Journal) Close() error {

@@ -28,10 +28,7 @@ func Open(cfg Config) (*Journal, *History, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	j := &Journal{
-		cfg: cfg, lock: lock, open: new(batch), spare: new(batch),
-		wake: make(chan struct{}, 1), failed: make(chan struct{}), written: make(chan struct{}),
-	}
+	j := &Journal{core: newCore(), cfg: cfg, lock: lock}
 	h, err := j.recover()
 	if err != nil {
 		_ = lock.Close() // the error that led here is the one that counts

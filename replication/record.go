@@ -55,6 +55,12 @@ func headerSum(b []byte) uint32 {
 
 // parseHeader reads a header; false when it is none of this journal.
 func parseHeader(b []byte, identity uint64) (h header, ok bool) {
+	h, ok = readHeader(b)
+	return h, ok && h.identity == identity
+}
+
+// readHeader reads a header of any journal.
+func readHeader(b []byte) (h header, ok bool) {
 	if len(b) < headerBytes || binary.LittleEndian.Uint32(b[4:]) != headerSum(b) {
 		return h, false
 	}
@@ -66,7 +72,7 @@ func parseHeader(b []byte, identity uint64) (h header, ok bool) {
 		changes:  binary.LittleEndian.Uint32(b[32:]),
 		sum:      binary.LittleEndian.Uint32(b[36:]),
 	}
-	return h, h.identity == identity && h.length <= limits.LogRecordBytes && h.number > 0
+	return h, h.length <= limits.LogRecordBytes && h.number > 0
 }
 
 // padded is the room a record with a payload of n bytes takes.
@@ -199,16 +205,38 @@ type batch struct {
 	recent  recentIDs
 	changes uint32
 	names   int
+	appends int // decisions
 	granted []Grant
 }
 
 // start empties the batch for the record of a number, which repeats the grants of the records from since on.
 func (b *batch) start(number, since uint64, before []Grant) {
-	b.number, b.base, b.changes, b.names = number, 0, 0, 0
+	b.number, b.base, b.changes, b.names, b.appends = number, 0, 0, 0, 0
 	b.recent = recentIDs{}
 	b.granted = b.granted[:0]
 	b.buf = append(b.buf[:0], make([]byte, headerBytes)...)
 	b.buf = appendGrants(b.buf, &b.recent, number-since, before)
+}
+
+// isFull tells that a record of limited size takes no further decision.
+func (b *batch) isFull() bool {
+	return len(b.buf) >= limits.LogBatchBytes || b.changes >= limits.LogBatchChanges
+}
+
+// isHuge tells that a record of limited size must end amid a decision. Every change leaves a state that is sound, so
+// the loss of the rest, which nobody was told of, does no harm.
+func (b *batch) isHuge() bool { return len(b.buf) >= limits.LogBatchSplitBytes }
+
+// mustSplit tells that changes may make the record huge.
+func (b *batch) mustSplit(changes []catalog.Change) bool {
+	bytes := len(b.buf)
+	for i := range changes {
+		bytes += limits.LogChangeBytes + len(changes[i].Key) + len(changes[i].Group) + limits.LogChangeBytes*len(changes[i].Replicas)
+		if bytes >= limits.LogBatchSplitBytes {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *batch) empty() bool { return b.changes == 0 && b.names == 0 }

@@ -548,6 +548,15 @@ const (
 	LogRecordBytes = 256 << 20
 	// LogPendingBytes is how much may wait to be written before writers have to wait: seconds of a slow disk.
 	LogPendingBytes = 16 << 20
+	// LogBatchBytes and LogBatchChanges are the size at which a record for etcd takes no further decision: beyond it a
+	// transaction takes longer without carrying more per second.
+	LogBatchBytes   = 64 << 10
+	LogBatchChanges = 1000
+	// LogBatchSplitBytes is the size at which such a record ends even amid a decision. With the longest key after it the
+	// record stays below the 1.5 MiB that etcd takes.
+	LogBatchSplitBytes = 384 << 10
+	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
+	LogChangeBytes = 128
 	// LogRoomMs is how long a call waits for that room before its connection is closed.
 	LogRoomMs = 10_000
 	// LogKeepBytes is the largest buffer that is kept for the next record.
