@@ -241,6 +241,23 @@ const EtcdCallMs = 3000
 // EtcdDialMs bounds one connection attempt; two must fit into a call, so that a second endpoint gets its turn.
 const EtcdDialMs = 1500
 
+// EtcdTryMs bounds a call at one member of a cluster before the next is tried: a frozen member must not hold up a log by
+// more. A transaction takes a few milliseconds.
+const EtcdTryMs = 1000
+
+// EtcdAsideMs is how long a member that did not answer is asked only when no other is left.
+const EtcdAsideMs = 5000
+
+// A watch asks its member for a sign of life every EtcdWatchProbeMs, waiting EtcdWatchAskMs to get the question out, and
+// leaves a member that is silent for EtcdWatchSilentMs: two questions unanswered. Where there is no other member it tries
+// again after EtcdWatchPauseMs.
+const (
+	EtcdWatchProbeMs  = 500
+	EtcdWatchAskMs    = 20
+	EtcdWatchSilentMs = 1500
+	EtcdWatchPauseMs  = 100
+)
+
 // EtcdKeepaliveMs is the pause after which an idle connection is probed. etcd itself refuses probes more often than
 // every five seconds.
 const EtcdKeepaliveMs = 10000
