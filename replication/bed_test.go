@@ -26,10 +26,19 @@ func catalogConfig() catalog.Config {
 	}
 }
 
+// decisionLog is what decisions go to.
+type decisionLog interface {
+	catalog.Log
+	AppendName(n NameChange) (number uint64)
+	Last() uint64
+	Wait(ctx context.Context, number uint64) error
+}
+
 // master is a catalog that decides with a journal below it.
 type master struct {
 	t       testing.TB
 	journal *Journal
+	log     decisionLog
 	history *History
 	cat     *catalog.Catalog
 	now     catalog.Time
@@ -62,7 +71,7 @@ func tryOpen(t testing.TB, cfg Config) (*master, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &master{t: t, journal: j, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: map[string]string{}}
+	m := &master{t: t, journal: j, log: j, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: map[string]string{}}
 	for k, v := range h.Names {
 		m.names[k] = string(v)
 	}
@@ -120,8 +129,8 @@ func (m *master) settle() uint64 {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	last := m.journal.Last()
-	if err := m.journal.Wait(ctx, last); err != nil {
+	last := m.log.Last()
+	if err := m.log.Wait(ctx, last); err != nil {
 		m.t.Fatal(err)
 	}
 	return last
@@ -175,7 +184,7 @@ func (m *master) step() {
 		}
 		m.cat.Sweep(m.now)
 		n := NameChange{Name: key, Value: []byte(fmt.Sprint(m.now)), Removed: m.dice.IntN(3) == 0}
-		m.journal.AppendName(n)
+		m.log.AppendName(n)
 		if m.names[key] = string(n.Value); n.Removed {
 			delete(m.names, key)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"path/filepath"
@@ -147,29 +148,7 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 		}
 	}()
 	out := bufio.NewWriterSize(file, limits.LogSnapshotBufferBytes)
-	head := fileHeader{kindSnapshot, j.identity, h.Last}
-	if _, err := out.Write(head.append(nil)); err != nil {
-		return 0, err
-	}
-	bytes = fileHeaderBytes
-	records := uint64(0)
-	put := func(b *batch) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		records = b.number
-		n, err := out.Write(b.seal(j.identity))
-		bytes += int64(n)
-		return err
-	}
-	if err := h.snapshot(put); err != nil {
-		return 0, err
-	}
-	end := new(batch)
-	end.start(records+1, records+1, nil)
-	end.buf = binary.AppendUvarint(append(end.buf, partEnd), records)
-	end.buf = binary.AppendVarint(end.buf, int64(h.Time))
-	if err := put(end); err != nil {
+	if bytes, err = h.encode(ctx, out, j.identity); err != nil {
 		return 0, err
 	}
 	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
@@ -190,6 +169,33 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 	return bytes, syncDir(j.cfg.Dir)
 }
 
+// encode writes the history as a snapshot.
+func (h *History) encode(ctx context.Context, out io.Writer, identity uint64) (bytes int64, err error) {
+	head := fileHeader{kindSnapshot, identity, h.Last}
+	if _, err := out.Write(head.append(nil)); err != nil {
+		return 0, err
+	}
+	bytes = fileHeaderBytes
+	records := uint64(0)
+	put := func(b *batch) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		records = b.number
+		n, err := out.Write(b.seal(identity))
+		bytes += int64(n)
+		return err
+	}
+	if err := h.snapshot(put); err != nil {
+		return bytes, err
+	}
+	end := new(batch)
+	end.start(records+1, records+1, nil)
+	end.buf = binary.AppendUvarint(append(end.buf, partEnd), records)
+	end.buf = binary.AppendVarint(end.buf, int64(h.Time))
+	return bytes, put(end)
+}
+
 // verifySnapshot reads a snapshot back as the next start will.
 func verifySnapshot(path string, identity uint64, want *History) error {
 	got := newHistory(catalog.Config{}, want.log)
@@ -197,9 +203,14 @@ func verifySnapshot(path string, identity uint64, want *History) error {
 	if err := got.loadSnapshot(path, identity); err != nil {
 		return err
 	}
-	a, b := want.Catalog.Stats(), got.Catalog.Stats()
-	if a.Keys != b.Keys || a.AllocatedBytes != b.AllocatedBytes || a.CapacityBytes != b.CapacityBytes || len(want.Names) != len(got.Names) {
-		return fmt.Errorf("%s holds %d objects of %d", path, b.Keys, a.Keys)
+	return want.same(got, path)
+}
+
+// same tells what is missing from a snapshot that was read back.
+func (h *History) same(got *History, place string) error {
+	a, b := h.Catalog.Stats(), got.Catalog.Stats()
+	if a.Keys != b.Keys || a.AllocatedBytes != b.AllocatedBytes || a.CapacityBytes != b.CapacityBytes || len(h.Names) != len(got.Names) {
+		return fmt.Errorf("%s holds %d objects of %d", place, b.Keys, a.Keys)
 	}
 	return nil
 }
@@ -214,8 +225,13 @@ func (h *History) loadSnapshot(path string, identity uint64) error {
 	if head.identity != identity {
 		return fmt.Errorf("%s belongs to another journal", path)
 	}
+	return h.decode(path, head, text)
+}
+
+// decode starts a history with the text of a snapshot.
+func (h *History) decode(path string, head fileHeader, text []byte) error {
 	ended, at := false, catalog.Time(0)
-	found, err := scan(path, text, identity, func(head *header, payload []byte) error {
+	found, err := scan(path, text, head.identity, func(head *header, payload []byte) error {
 		if end := endOf(payload); end != nil {
 			r := reader{in: end}
 			if r.uvarint() != h.Last || r.err != nil {

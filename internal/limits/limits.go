@@ -574,6 +574,52 @@ const (
 	LogBatchSplitBytes = 384 << 10
 	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
 	LogChangeBytes = 128
+	// LogLingerUs is how long a record for etcd waits for as many decisions as the one before had.
+	LogLingerUs = 1000
+	// LogRetryMs is the pause before something that etcd refused is tried again.
+	LogRetryMs = 100
+	// LogFlushMs is how long the last records of a leader who leaves may take.
+	LogFlushMs = 3000
+	// LogLoadTries bounds how often a log that moves while it is read is read anew.
+	LogLoadTries = 8
+	// LogPageKeys is how many keys are read from etcd at once: 32 MiB of the largest that are usual.
+	LogPageKeys = 64
+	// LogTidyRecords is after how many records the log is tidied up, LogTidyMs after what time at the latest.
+	LogTidyRecords = 64
+	LogTidyMs      = 5000
+	// LogRollAbove is how many records may lie in keys of their own before the oldest LogRollKeys are joined: etcd takes
+	// 128 steps in a transaction. LogRollsAbove does the same for joined ones. LogRollBytes is the largest value made.
+	LogRollAbove  = 192
+	LogRollKeys   = 100
+	LogRollsAbove = 32
+	LogRollBytes  = 512 << 10
+	// LogEtcdSnapshotBytes is how much is written to etcd between two snapshots at least: the database keeps that much
+	// several times, and is to stay below 64 MiB.
+	LogEtcdSnapshotBytes = 8 << 20
+	// LogPartBytes and LogParts bound a snapshot in etcd. Larger values hold up the records beside them.
+	LogPartBytes = 256 << 10
+	LogParts     = 128
+	// LogCompactMs is the shortest time between two compactions. Readers of the log have as long to read on.
+	LogCompactMs = 1000
+	// LogReloadMs is the pause before a log that could not be read is read anew.
+	LogReloadMs = 1000
+	// LogCheckMs is how often a standby asks etcd for the newest record. One that got no answer for LogFreshMs, or is more
+	// than LogLagRecords behind, does not call itself ready: that many are applied in less than a tenth of a second.
+	LogCheckMs    = 1000
+	LogFreshMs    = 2500
+	LogLagRecords = 1000
+	// A standby takes the leader's process for gone when its connection breaks and VigilRefusals of at most VigilTries
+	// connections, VigilPauseMs apart, are refused one after another. VigilDialMs bounds each; where there is no connection
+	// the next is tried after VigilRetryMs.
+	VigilRefusals = 2
+	VigilTries    = 10
+	VigilPauseMs  = 10
+	VigilDialMs   = 1000
+	VigilRetryMs  = 250
+	// LeaderRenewals is how often the lease is renewed in its time, and LeaderMarginMs how long before its end the last
+	// answer is given: more than clocks differ in rate in that time.
+	LeaderRenewals = 3
+	LeaderMarginMs = 500
 	// LogRoomMs is how long a call waits for that room before its connection is closed.
 	LogRoomMs = 10_000
 	// LogKeepBytes is the largest buffer that is kept for the next record.
