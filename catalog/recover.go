@@ -94,7 +94,7 @@ func (c *Catalog) Resume(now Time) {
 	for c.s.tidy(limits.CatalogSliceItems) {
 	}
 	for id, segments := range c.s.segments.byOwner {
-		cl := &client{lastPing: now, reported: true}
+		cl := &client{lastPing: now + Time(max(0, c.cfg.ResumeGraceMs-c.cfg.ClientActiveTTLMs)), reported: true}
 		c.clients[id] = cl
 		c.setStage(id, cl, StageSuspect)
 		for _, seg := range segments {

@@ -42,6 +42,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/role":                   {a.serveRole, false},
 		"/ha_status":              {a.serveState, false},
 		"/leader":                 {a.serveLeader, false},
+		"/readyz":                 {a.serveReady, false},
 		"/version":                {a.serveVersion, false},
 		"/kv_events/status":       {a.serveEventsStatus, true},
 		"/get_all_keys":           {a.serveKeys, true},
@@ -63,6 +64,9 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !ok || r.Method != http.MethodGet:
 		notFound(w)
 	case p.servicePlane && !a.source.Standing().Ready:
+		if leader := a.source.Standing().LeaderAddress; leader != "" {
+			w.Header().Set(leaderHeader, leader)
+		}
 		replyError(w, http.StatusServiceUnavailable, wire.ErrUnavailableInCurrentMode, "service plane is not active")
 	default:
 		p.serve(w, r)
@@ -122,6 +126,26 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		Ready   bool   `json:"service_ready"`
 		leader
 	}{"ok", s.Role, s.State, s.Ready, s.leader()})
+}
+
+// leaderHeader names the master to ask instead.
+const leaderHeader = "X-Mooncake-Leader"
+
+// serveReady tells whether this master serves, or could at once if the leader went.
+func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+	s := a.source.Standing()
+	ready, status := s.Ready || s.Promotable, http.StatusOK
+	if !ready {
+		status = http.StatusServiceUnavailable
+	}
+	replyJSON(w, status, struct {
+		Ready   bool   `json:"ready"`
+		Role    string `json:"role"`
+		HAState string `json:"ha_state"`
+		Applied uint64 `json:"applied_sequence"`
+		Newest  uint64 `json:"leader_sequence"`
+		leader
+	}{ready, s.Role, s.State, s.Applied, s.Newest, s.leader()})
 }
 
 func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {

@@ -2,8 +2,12 @@ package master
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
+
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
 )
 
 // Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
@@ -64,6 +68,16 @@ type Config struct {
 	ForceEmpty bool
 	journal    journal // of tests
 
+	// HA makes this master one of several that share a log in etcd at HAConnString under the name ClusterID: one leads, the
+	// others follow. LeaderTTL is how long the leader's lease lasts without renewal.
+	HA           bool
+	HABackend    string // etcd
+	HAConnString string
+	ClusterID    string
+	LeaderTTL    time.Duration
+	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
+	EtcdCompact bool
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -78,6 +92,7 @@ func DefaultConfig() Config {
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
+		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, EtcdCompact: true,
 	}
 }
 
@@ -134,7 +149,35 @@ func (c *Config) Validate() error {
 	case c.ForceEmpty && c.DataDir == "":
 		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
 	}
+	if err := c.checkHA(); err != nil {
+		return err
+	}
 	return c.checkPortsDiffer()
+}
+
+func (c *Config) checkHA() error {
+	if !c.HA {
+		return nil
+	}
+	switch ttl := c.LeaderTTL; {
+	case c.HABackend != "etcd":
+		return fmt.Errorf("--ha_backend_type=%q: only etcd is known", c.HABackend)
+	case c.HAConnString == "":
+		return fmt.Errorf("--enable_ha needs --ha_backend_connstring (or --etcd_endpoints): the addresses of etcd")
+	case strings.Trim(c.ClusterID, "/") == "":
+		return fmt.Errorf("--cluster_id=%q names no cluster", c.ClusterID)
+	case c.DataDir != "":
+		return fmt.Errorf("--data_dir=%s and --enable_ha exclude each other: masters that share a log keep it in etcd", c.DataDir)
+	case ttl < limits.LeaderTTLMinSec*time.Second || ttl > limits.LeaderTTLMaxSec*time.Second:
+		return fmt.Errorf("--ha_leader_lease_ttl_sec=%g is outside %d..%d", ttl.Seconds(), limits.LeaderTTLMinSec, limits.LeaderTTLMaxSec)
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(c.RPCAddress, "[]")); err == nil && ip.IsUnspecified() || c.RPCAddress == "" {
+		return fmt.Errorf("--rpc_address=%s cannot be told to clients: with --enable_ha it must be the address at which they reach this master", c.RPCAddress)
+	}
+	if _, err := etcdkv.ParseEndpoints(c.HAConnString); err != nil {
+		return fmt.Errorf("--ha_backend_connstring: %w", err)
+	}
+	return nil
 }
 
 // checkPortsDiffer says which two flags want one port, where opening it twice would only say that it is in use.
@@ -189,6 +232,14 @@ func (c *Config) String() string {
 		add("journal_sync", c.JournalSync)
 		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
 		add("force_empty", c.ForceEmpty)
+	}
+	if c.HA {
+		add("enable_ha", c.HA)
+		add("ha_backend_type", c.HABackend)
+		add("ha_backend_connstring", strings.ReplaceAll(c.HAConnString, ",", ";"))
+		add("cluster_id", c.ClusterID)
+		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
+		add("etcd_compact", c.EtcdCompact)
 	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)

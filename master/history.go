@@ -18,6 +18,7 @@ import (
 // history is what keeps the master's decisions. Without a journal nothing does, and nothing waits.
 type history struct {
 	journal journal
+	term    term              // nil unless this master is one of several
 	names   map[string][]byte // recovered names of the metadata server
 }
 
@@ -33,6 +34,14 @@ type journal interface {
 	Err() error
 	Run(ctx context.Context) error
 	Close() error
+}
+
+// term is what the master needs to know of its leadership.
+type term interface {
+	Leads() bool
+	WaitLeading(ctx context.Context) error
+	Created() int64
+	Stats() replication.Stats
 }
 
 // askOnly are the calls that change nothing worth keeping: their replies wait for nobody. Every other reply waits until
@@ -79,7 +88,7 @@ func (s *Service) openHistory() error {
 func (s *Service) keep(j journal, names map[string][]byte) {
 	s.cat.SetLog(j)
 	j.OnDurable(s.cat.Settled)
-	s.history = history{j, names}
+	s.history = history{journal: j, names: names}
 }
 
 // admit waits until there is room for another decision.
@@ -101,13 +110,35 @@ func (h *history) decided(p *peerConn, id wire.CallID) {
 
 // Settle holds the replies of a connection until what they tell is durable.
 func (p *port) Settle(c *rpc.Conn) error {
-	pc, ok := c.Tag.(*peerConn)
-	if !ok || pc.waits == 0 {
+	if pc, ok := c.Tag.(*peerConn); ok && pc.waits != 0 {
+		number := pc.waits
+		pc.waits = 0
+		if err := p.history.journal.WaitDurable(number); err != nil {
+			return err
+		}
+	}
+	return p.history.waitLeading()
+}
+
+// waitLeading returns when an answer may be given. A master that may have been replaced tells nobody anything.
+func (h *history) waitLeading() error {
+	if h.term == nil || h.term.Leads() {
 		return nil
 	}
-	number := pc.waits
-	pc.waits = 0
-	return p.history.journal.WaitDurable(number)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.LogRoomMs*time.Millisecond)
+	defer cancel()
+	return h.term.WaitLeading(ctx)
+}
+
+// leads tells whether an answer may be given now.
+func (h *history) leads() bool { return h.term == nil || h.term.Leads() }
+
+// view is the number of the leadership, which clients compare; 0 without any.
+func (h *history) view() int64 {
+	if h.term == nil {
+		return 0
+	}
+	return h.term.Created()
 }
 
 // afterwards runs do when everything decided so far is durable: at once without a journal, never if that fails.
@@ -164,8 +195,13 @@ func (h *history) name(key string, value []byte, removed bool) {
 // catalog gives the rules of the catalog.
 func (c *Config) catalog() catalog.Config {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	var graceMs int64
+	if c.HA {
+		graceMs = limits.ResumeGraceMs
+	}
 	return catalog.Config{
-		LeaseMs: ms(c.LeaseTTL), SoftPinMs: ms(c.SoftPinTTL), MaxSoftPinMs: ms(c.MaxSoftPinTTL),
+		ResumeGraceMs: graceMs,
+		LeaseMs:       ms(c.LeaseTTL), SoftPinMs: ms(c.SoftPinTTL), MaxSoftPinMs: ms(c.MaxSoftPinTTL),
 		ClientActiveTTLMs: ms(c.ClientActiveTTL), ClientSuspicionTTLMs: ms(c.ClientSuspicionTTL), ClientLostTTLMs: ms(c.ClientLostTTL),
 		SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
 		PutDiscardMs: ms(c.PutDiscard), PutReleaseMs: ms(c.PutRelease),

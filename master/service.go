@@ -144,6 +144,10 @@ func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *pe
 			if f, wait = s.families.familyFor(p, time.Now()); wait {
 				f, wait = s.families.park(p, time.Now(), func(f family) {
 					s.history.afterwards(func() {
+						if !s.history.leads() {
+							c.Close()
+							return
+						}
 						// The connection may be gone by now: then nobody waits for the reply.
 						_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), &x.rep))
 					})

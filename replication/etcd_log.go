@@ -75,6 +75,9 @@ func (t *Term) extend(sent int64) {
 // depose ends the term.
 func (t *Term) depose() { t.once.Do(func() { close(t.deposed) }) }
 
+// Abandon ends the term without waiting for etcd: what was not written is not acknowledged.
+func (t *Term) Abandon() { t.depose() }
+
 // Deposed is closed when the term has ended, whatever for.
 func (t *Term) Deposed() <-chan struct{} { return t.deposed }
 
@@ -123,6 +126,12 @@ func (t *Term) Run(ctx context.Context) error {
 	defer endRenewing()
 	others.Go(func() { t.renew(renewing) })
 	others.Go(func() { t.tidyUp(beside) })
+	flushing, endFlushing := context.WithCancel(context.Background())
+	defer endFlushing()
+	defer context.AfterFunc(ctx, func() { // records under way have so long
+		_ = pause(flushing, limits.LogFlushMs*time.Millisecond)
+		endFlushing()
+	})()
 	crowd := 1
 	for {
 		stopping := false
@@ -136,20 +145,13 @@ func (t *Term) Run(ctx context.Context) error {
 		if !stopping {
 			t.gather(ctx, crowd)
 		}
-		until, cancel := context.WithCancel(context.Background())
-		if stopping {
-			cancel()
-			until, cancel = context.WithTimeout(context.Background(), limits.LogFlushMs*time.Millisecond)
-		}
 		for b := t.take(nil); b != nil; b = t.take(nil) {
 			crowd = b.appends
-			if err := t.commit(until, b); err != nil {
-				cancel()
+			if err := t.commit(flushing, b); err != nil {
 				t.depose()
 				return t.end(err)
 			}
 		}
-		cancel()
 		if stopping {
 			return t.end(nil)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 type options struct {
 	checkConfig bool
 	clientTTL   time.Duration // the older name of ClientActiveTTL
+	// etcdEndpoints is the older name of HAConnString.
+	etcdEndpoints string
 }
 
 // ttl is a duration flag in the spelling of the lease flags: a number with ms, s, m or h; a bare one is milliseconds.
@@ -92,10 +95,21 @@ const (
 	flagClientTTL    = "client_ttl"
 	flagActiveTTL    = "client_active_ttl_sec"
 	flagSuspicionTTL = "client_suspicion_ttl_sec"
+
+	flagConnString    = "ha_backend_connstring"
+	flagEtcdEndpoints = "etcd_endpoints"
+	flagClusterID     = "cluster_id"
+	envClusterID      = "MC_STORE_CLUSTER_ID"
 )
 
 // settle works out what the flags mean together. The warning is empty when there is nothing to say.
 func settle(fs *pflag.FlagSet, c *master.Config, o *options) (warning string) {
+	if c.HAConnString == "" {
+		c.HAConnString = o.etcdEndpoints
+	}
+	if id := os.Getenv(envClusterID); id != "" && !fs.Changed(flagClusterID) {
+		c.ClusterID = id
+	}
 	older, newer := fs.Changed(flagClientTTL), fs.Changed(flagActiveTTL)
 	if older && !newer {
 		c.ClientActiveTTL = o.clientTTL
@@ -139,6 +153,13 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.JournalSync, "journal_sync", c.JournalSync, "when the disk is asked to keep the journal: always (before anything is acknowledged), interval, never")
 	fs.Var(millis{&c.JournalSyncEvery}, "journal_sync_interval_ms", "time between two syncs with --journal_sync=interval")
 	fs.BoolVar(&c.ForceEmpty, "force_empty", c.ForceEmpty, "begin anew although --data_dir holds a journal; its files are put aside")
+	fs.BoolVar(&c.HA, "enable_ha", c.HA, "be one of several masters: one leads, the others stand by with the same log in etcd")
+	fs.StringVar(&c.HABackend, "ha_backend_type", c.HABackend, "where the masters meet: etcd")
+	fs.StringVar(&c.HAConnString, flagConnString, c.HAConnString, "addresses of etcd, separated by ';' or ','")
+	fs.StringVar(&o.etcdEndpoints, flagEtcdEndpoints, "", "older name of --"+flagConnString+", which wins when both are given")
+	fs.StringVar(&c.ClusterID, flagClusterID, c.ClusterID, "name of the cluster; clients have it in "+envClusterID+", which is taken here too when the flag is not given")
+	fs.Var(seconds{&c.LeaderTTL}, "ha_leader_lease_ttl_sec", "seconds after which a leader that is not heard is replaced: 2 to 60")
+	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,9 @@ type ServerConfig struct {
 	// ShutdownGrace is how long Serve lets requests in progress finish after its context ended. 0 means
 	// limits.RPCShutdownMs.
 	ShutdownGrace time.Duration
+	// HandOver, if set, gets the connections that wait for a request when the context of Serve ends, and what was read of
+	// that request, instead of their being closed. It must not block.
+	HandOver func(c *net.TCPConn, rest []byte)
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -265,6 +269,9 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 
 func (s *Server) serveConn(p *port, c *Conn) {
 	c.run()
+	if c.handedOver {
+		s.cfg.HandOver(c.raw.TCP(), bytes.Clone(c.in.buf[c.in.start:c.in.end]))
+	}
 	c.in.release()
 	s.counters.connsOpen.Add(-1)
 	p.remove(c)
