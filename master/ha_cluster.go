@@ -29,6 +29,9 @@ type cluster struct {
 	calls  *metrics.Calls
 	gates  []*gate
 
+	linger    time.Duration // how long connections are passed on after a hand-over
+	successor time.Duration // how long one is waited for
+
 	mu       sync.RWMutex // held for reading by whoever uses the service, for writing to exchange it
 	service  *Service
 	metadata *MetadataServer
@@ -41,7 +44,10 @@ func (s *Server) joinCluster() error {
 	if err != nil {
 		return fmt.Errorf("--ha_backend_connstring: %w", err)
 	}
-	c := &cluster{self: hostport.Join(s.cfg.RPCAddress, s.Ports().RPC), calls: metrics.NewCalls()}
+	c := &cluster{
+		self: hostport.Join(s.cfg.RPCAddress, s.Ports().RPC), calls: metrics.NewCalls(),
+		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
+	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
 		Endpoints: endpoints, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
 		Catalog: s.cfg.catalog(), Log: s.log,
@@ -164,7 +170,7 @@ func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
 
 // handOver gives the lead up and passes connections on until the clients have seen who leads now.
 func (s *Server) handOver(term *replication.Term) {
-	ctx, cancel := context.WithTimeout(context.Background(), limits.SuccessorMs*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cluster.successor)
 	defer cancel()
 	if err := term.Resign(ctx); err != nil {
 		s.log.Warn("the lead was not given up: it ends with the lease", zap.String("action", "resign_failed"), zap.Error(err))
@@ -173,7 +179,7 @@ func (s *Server) handOver(term *replication.Term) {
 		view, changed := s.cluster.member.View()
 		if view.Address != "" && view.Created != term.Created() {
 			s.log.Info("handed over", zap.String("action", "handed_over"), zap.String("leader", view.Address))
-			linger := time.NewTimer(limits.HandOverMs * time.Millisecond)
+			linger := time.NewTimer(s.cluster.linger)
 			defer linger.Stop()
 			<-linger.C
 			return

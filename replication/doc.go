@@ -15,5 +15,6 @@
 //
 // Locks: Log.mu is a leaf. Append takes it for a copy of some hundred bytes; writing happens outside it.
 //
-// The format on disk is documented in docs/journal.md.
+// A Journal keeps the log in files of one directory, see docs/journal.md. A Term keeps it in etcd for as long as this master
+// leads, and a Member decides when that is, see docs/ha.md.
 package replication

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -316,4 +317,62 @@ func TestDamagedLogIsRefused(t *testing.T) {
 	if _, err := c.join("b:1").shelf.load(t.Context()); !errors.Is(err, errHole) {
 		t.Errorf("a record that is missing: %v", err)
 	}
+}
+
+// TestVigil lets a standby sit by a leader whose process ends: the port refuses connections, and the standby leads without
+// waiting for the lease. A connection that only breaks is no such sign.
+func TestVigil(t *testing.T) {
+	c := newCluster(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	met := make(chan net.Conn, 16)
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			met <- conn
+		}
+	}()
+	first := c.join(ln.Addr().String()).lead()
+	first.mount(1, 1<<20)
+	first.settle()
+	standby := c.join("127.0.0.1:1")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	vigil := make(chan struct{})
+	go func() { defer close(vigil); _ = standby.KeepVigil(ctx) }() // it ends without an error
+	won := make(chan error, 1)
+	go func() {
+		term, h, err := standby.Lead(ctx)
+		if err == nil {
+			standby.rule(term, h)
+		}
+		won <- err
+	}()
+	conn := <-met
+	waitFor(t, "the standby to be ready", func() bool { return standby.Standing().Ready })
+	_ = conn.Close()
+	conn = <-met // to see whether it is gone
+	_ = conn.Close()
+	conn = <-met // and once more to stay
+	select {
+	case err := <-won:
+		t.Fatalf("the standby leads beside a process that lives: %v", err)
+	default:
+	}
+	_ = ln.Close()
+	_ = conn.Close()
+	if err := <-won; err != nil {
+		t.Fatal(err)
+	}
+	if value, _ := c.etcd.Value(c.keys.leader); value != "127.0.0.1:1" {
+		t.Errorf("the leader's key has %q", value)
+	}
+	cancel()
+	<-vigil
 }
