@@ -3,6 +3,7 @@ package catalog
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"mooncake/internal/limits"
@@ -12,6 +13,9 @@ import (
 type Catalog struct {
 	cfg      Config
 	onChange func([]Change)
+	log      Log
+	last     atomic.Uint64 // number of the newest decision
+	fresh    fresh
 
 	mu      sync.Mutex
 	s       *state
@@ -89,12 +93,11 @@ func (c *Catalog) commit() {
 	if len(c.changes) == 0 {
 		return
 	}
-	if c.onChange != nil {
-		c.onChange(c.changes)
-	}
+	number := c.appended()
 	for i := range c.changes {
 		c.s.apply(&c.changes[i], true)
 	}
+	c.queueFresh(number)
 	c.s.segments.settle()
 }
 

@@ -29,6 +29,13 @@ const (
 	ChangeRelease
 	// ChangeWorkloads replaces all rules by Workloads.
 	ChangeWorkloads
+	// ChangeCount says that the ids of replicas below Replicas[0].ID are used up. Only snapshots have it.
+	ChangeCount
+	// ChangeHold puts the free range Replicas[0] into quarantine until Until, for the write that Client began at Time if
+	// there is one. Only snapshots have it.
+	ChangeHold
+	// ChangeBundle says what the members of the bundle Key do not tell of it. Only snapshots have it.
+	ChangeBundle
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -47,6 +54,7 @@ const (
 	CauseLost    // every copy was lost, and the key was written or removed
 	CauseExpire  // the time that its workload gives it is over
 	CauseReclaim // a bundle that was taken away whole
+	CauseDamage  // somebody may have written over it, and the record of that is lost
 )
 
 // A ReplicaChange names a replica and its exact range.
@@ -82,7 +90,15 @@ type Change struct {
 	Checksum     uint64
 	Replicas     []ReplicaChange
 	Segment      *Segment
-	Workloads    []Workload // ChangeWorkloads
+	Workloads    []Workload    // ChangeWorkloads
+	Bundle       *BundleChange // ChangeBundle
+}
+
+// A BundleChange is what a bundle has been through.
+type BundleChange struct {
+	Created, LastWrite, Published, Touched Time
+	Reads, Lost                            uint32
+	Facts, Copies                          uint8
 }
 
 // Clone returns a copy that shares nothing with the catalog. What OnChange passes is valid only until it returns.
@@ -97,5 +113,9 @@ func (c *Change) Clone() Change {
 		d.Segment = &s
 	}
 	d.Workloads = cloneWorkloads(c.Workloads)
+	if c.Bundle != nil {
+		b := *c.Bundle
+		d.Bundle = &b
+	}
 	return d
 }

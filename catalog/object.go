@@ -92,6 +92,7 @@ const (
 	flagGroup   // unit is a group: its lease is every member's
 	flagClosing // its ranges are being given up: readers wait for the decision under way
 	flagTorn    // manifest of a bundle that lost members
+	flagFresh   // completed by a decision that is not durable yet: readers wait
 )
 
 // Marks of a record.

@@ -6,12 +6,33 @@ func (c *Catalog) Exist(now Time, key string) bool {
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	n := c.s.find(sh, hash, key)
+	n := c.settled(sh, hash, key)
 	if n == 0 || c.readable(n) != nil {
 		return false
 	}
 	c.grant(n, now)
 	return true
+}
+
+// settled finds the record of a key for a reader, who holds the shard's lock: it waits, without the lock, while a decision
+// about the object's ranges is under way, or one that is not durable yet completed it.
+func (c *Catalog) settled(sh *shard, hash uint64, key string) name {
+	n := c.s.find(sh, hash, key)
+	for n != 0 && c.s.record(n).flags&(flagClosing|flagFresh) != 0 {
+		closing := c.s.record(n).flags&flagClosing != 0
+		sh.mu.RUnlock()
+		lasting := true
+		if closing {
+			c.await()
+		} else {
+			lasting = c.awaitDurable()
+		}
+		sh.mu.RLock()
+		if n = c.s.find(sh, hash, key); !lasting {
+			return n
+		}
+	}
+	return n
 }
 
 // Get appends the readable replicas of an object to dst and grants a lease: those of active clients or, when there are
@@ -22,13 +43,7 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	n := c.s.find(sh, hash, key)
-	for n != 0 && c.s.record(n).flags&flagClosing != 0 {
-		sh.mu.RUnlock()
-		c.await()
-		sh.mu.RLock()
-		n = c.s.find(sh, hash, key)
-	}
+	n := c.settled(sh, hash, key)
 	o, dst, err := c.view(n, dst)
 	if err == nil {
 		c.grant(n, now)
@@ -63,8 +78,8 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 		return Object{}, dst, ErrObjectNotFound
 	}
 	r := c.s.record(n)
-	if c.hidden(r) {
-		return Object{}, dst, ErrObjectNotFound
+	if err := c.hiddenBy(r.flags); err != nil {
+		return Object{}, dst, err
 	}
 	// Loaded under the lock: whoever put a replica here had shared its segment before.
 	segments := *c.s.segments.shared.Load()
@@ -95,16 +110,22 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 
 // readable tells why an object cannot be read; nil when it can. The caller holds the shard's lock or Catalog.mu.
 func (c *Catalog) readable(n name) error {
-	if c.hidden(c.s.record(n)) {
-		return ErrObjectNotFound
+	if err := c.hiddenBy(c.s.record(n).flags); err != nil {
+		return err
 	}
 	_, err := c.bestStage(n, *c.s.segments.shared.Load())
 	return err
 }
 
-// hidden tells whether readers must not see an object although it is there.
-func (c *Catalog) hidden(r *record) bool {
-	return r.flags&flagHidden != 0 || r.flags&flagTorn != 0 && c.cfg.HideDamagedBundles
+// hiddenBy tells what keeps readers away from an object, whatever its replicas are.
+func (c *Catalog) hiddenBy(flags uint8) error {
+	switch {
+	case flags&flagHidden != 0, flags&flagTorn != 0 && c.cfg.HideDamagedBundles:
+		return ErrObjectNotFound
+	case flags&flagFresh != 0:
+		return ErrNotReady
+	}
+	return nil
 }
 
 // bestStage gives the stage of the best readable copy: StageActive or StageSuspect. An object that is unfinished, or

@@ -70,6 +70,27 @@ func (r *replayed) compare() {
 	}
 	check(r.t, r.s)
 	check(r.t, r.twin.s)
+	r.compareSnapshot()
+}
+
+// compareSnapshot builds the state again from a snapshot of the twin.
+func (r *replayed) compareSnapshot() {
+	r.t.Helper()
+	built := New(r.twin.cfg)
+	defer built.Close()
+	err := r.twin.Snapshot(func(changes []Change) error {
+		built.Apply(changes)
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for built.s.reaccount(1000) {
+	}
+	if diff := gocmp.Diff(dump(r.twin.s, r.now), dump(built.s, r.now), cmpopts.EquateEmpty()); diff != "" {
+		r.t.Fatalf("a snapshot gives another state (- state + snapshot):\n%s", diff)
+	}
+	check(r.t, built.s)
 }
 
 type dumpedSegment struct {

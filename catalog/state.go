@@ -44,6 +44,9 @@ type state struct {
 	capacity    uint64
 	nextReplica uint64 // id of the next replica
 	lostKeys    uint64 // objects with markLost; only a leader has any
+
+	marksFresh bool   // decisions become durable later: what they complete gets flagFresh
+	completed  []name // by the decision under way, with flagFresh
 }
 
 type pendingPin struct {

@@ -25,6 +25,14 @@ func (s *state) apply(c *Change, held bool) {
 		}
 	case ChangeWorkloads:
 		s.applyWorkloads(c)
+	case ChangeCount:
+		for i := range c.Replicas {
+			s.nextReplica = max(s.nextReplica, c.Replicas[i].ID)
+		}
+	case ChangeHold:
+		s.applyHold(c)
+	case ChangeBundle:
+		s.applyBundle(c)
 	}
 }
 
@@ -179,6 +187,10 @@ func (s *state) applyEnd(c *Change) {
 func (s *state) complete(n name, c *Change) {
 	r := s.record(n)
 	s.setStatus(n, c.Replicas, ReplicaProcessing, ReplicaComplete)
+	if s.marksFresh {
+		r.flags |= flagFresh
+		s.completed = append(s.completed, n)
+	}
 	if c.KeepChecksum {
 		return
 	}

@@ -23,7 +23,7 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	if gap := now - c.sweeper.last; c.sweeper.started && gap > limits.SweepGapMs {
 		c.watch.since = now
 		for _, cl := range c.clients {
-			cl.lastPing = min(cl.lastPing+gap, now)
+			cl.lastPing = max(cl.lastPing, min(cl.lastPing+gap, now))
 		}
 	}
 	c.sweeper.last, c.sweeper.started = now, true

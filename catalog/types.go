@@ -31,6 +31,7 @@ type Config struct {
 
 	// How long a client with segments may be silent before its stage changes; see Stage.
 	SuspectMissedPingsMs int64 // StageSuspect; 0 never by silence alone
+	ResumeGraceMs        int64 // the least time until StageSuspected that Resume gives
 	ClientActiveTTLMs    int64 // StageSuspected; 0 never, and then never any later stage
 	ClientSuspicionTTLMs int64 // StageLost, counted from StageSuspected
 	ClientLostTTLMs      int64 // StageGone, counted from StageLost

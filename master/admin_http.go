@@ -55,6 +55,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/role":                   {serve: a.serveRole},
 		"/ha_status":              {serve: a.serveState},
 		"/leader":                 {serve: a.serveLeader},
+		"/readyz":                 {serve: a.serveReady},
 		"/version":                {serve: a.serveVersion},
 		"/kv_events/status":       {serve: a.serveEventsStatus, servicePlane: true},
 		"/get_all_keys":           {serve: a.serveKeys, servicePlane: true},
@@ -88,6 +89,9 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case serve == nil:
 		notFound(w)
 	case p.servicePlane && !a.source.Standing().Ready:
+		if leader := a.source.Standing().LeaderAddress; leader != "" {
+			w.Header().Set(leaderHeader, leader)
+		}
 		replyError(w, http.StatusServiceUnavailable, wire.ErrUnavailableInCurrentMode, "service plane is not active")
 	default:
 		serve(w, r)
@@ -169,6 +173,26 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		Ready   bool   `json:"service_ready"`
 		leader
 	}{"ok", s.Role, s.State, s.Ready, s.leader()})
+}
+
+// leaderHeader names the master to ask instead.
+const leaderHeader = "X-Mooncake-Leader"
+
+// serveReady tells whether this master serves, or could at once if the leader went.
+func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+	s := a.source.Standing()
+	ready, status := s.Ready || s.Promotable, http.StatusOK
+	if !ready {
+		status = http.StatusServiceUnavailable
+	}
+	replyJSON(w, status, struct {
+		Ready   bool   `json:"ready"`
+		Role    string `json:"role"`
+		HAState string `json:"ha_state"`
+		Applied uint64 `json:"applied_sequence"`
+		Newest  uint64 `json:"leader_sequence"`
+		leader
+	}{ready, s.Role, s.State, s.Applied, s.Newest, s.leader()})
 }
 
 func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {

@@ -29,6 +29,9 @@ type Standing struct {
 	Ready         bool   // the object pages answer
 	LeaderAddress string // "" when there is no election
 	ViewVersion   uint64 // of the leader's record; meaningless without LeaderAddress
+	Promotable    bool   // a standby that could lead at once
+	Applied       uint64 // records of the log in this master
+	Newest        uint64 // records of the log, when it was asked last
 }
 
 // Alone is the standing of a master that knows no others.

@@ -33,6 +33,7 @@ func (s *Service) registerSegments() {
 	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
 		s.families.pinged(p, q.ClientID, time.Now())
 		r.Value.ClientStatus = wire.ClientStatusNeedRemount
+		r.Value.ViewVersionID = s.history.view()
 		if s.cat.Ping(s.clock.Now(), clientID(q.ClientID)) {
 			r.Value.ClientStatus = wire.ClientStatusOK
 		}

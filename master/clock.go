@@ -24,6 +24,11 @@ func newClock(wall, start time.Time) *Clock {
 	return &Clock{start: start, baseMs: max(wall.UnixMilli()-limits.ClockEpochMs, 1)}
 }
 
+// StartAt makes the clock go on from a time, which must not be before what it shows.
+func (c *Clock) StartAt(t catalog.Time) {
+	c.baseMs += int64(t - c.Now())
+}
+
 // Now reads the clock.
 func (c *Clock) Now() catalog.Time {
 	return catalog.Time(c.baseMs + time.Since(c.start).Milliseconds())

@@ -2,10 +2,13 @@ package master
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
 	"mooncake/catalog"
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
 )
 
 // Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
@@ -65,6 +68,25 @@ type Config struct {
 	BundleRetention []catalog.RetentionRule
 	// WorkloadsFile, when set, holds the rules of workloads, read once at the start.
 	WorkloadsFile string
+	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
+	DataDir string
+	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,
+	// "interval" every JournalSyncEvery, or "never".
+	JournalSync      string
+	JournalSyncEvery time.Duration
+	// ForceEmpty begins anew and puts the files of DataDir aside.
+	ForceEmpty bool
+	journal    journal // of tests
+
+	// HA makes this master one of several that share a log in etcd at HAConnString under the name ClusterID: one leads, the
+	// others follow. LeaderTTL is how long the leader's lease lasts without renewal.
+	HA           bool
+	HABackend    string // etcd
+	HAConnString string
+	ClusterID    string
+	LeaderTTL    time.Duration
+	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
+	EtcdCompact bool
 
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
@@ -79,6 +101,9 @@ func DefaultConfig() Config {
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
+		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
+		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
+		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, EtcdCompact: true,
 	}
 }
 
@@ -128,6 +153,15 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--rpc_default_family=%q is none of 12, 13, 14", c.DefaultFamily)
 	case c.IO != "raw" && c.IO != "std":
 		return fmt.Errorf("--io=%q is neither raw nor std", c.IO)
+	case c.JournalSync != "always" && c.JournalSync != "interval" && c.JournalSync != "never":
+		return fmt.Errorf("--journal_sync=%q is none of always, interval, never", c.JournalSync)
+	case c.JournalSyncEvery < time.Millisecond || c.JournalSyncEvery > time.Minute:
+		return fmt.Errorf("--journal_sync_interval_ms=%d is outside 1..60000", c.JournalSyncEvery.Milliseconds())
+	case c.ForceEmpty && c.DataDir == "":
+		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
+	}
+	if err := c.checkHA(); err != nil {
+		return err
 	}
 	if c.WorkloadsFile != "" {
 		if _, err := readRules(c.WorkloadsFile); err != nil {
@@ -135,6 +169,31 @@ func (c *Config) Validate() error {
 		}
 	}
 	return c.checkPortsDiffer()
+}
+
+func (c *Config) checkHA() error {
+	if !c.HA {
+		return nil
+	}
+	switch ttl := c.LeaderTTL; {
+	case c.HABackend != "etcd":
+		return fmt.Errorf("--ha_backend_type=%q: only etcd is known", c.HABackend)
+	case c.HAConnString == "":
+		return fmt.Errorf("--enable_ha needs --ha_backend_connstring (or --etcd_endpoints): the addresses of etcd")
+	case strings.Trim(c.ClusterID, "/") == "":
+		return fmt.Errorf("--cluster_id=%q names no cluster", c.ClusterID)
+	case c.DataDir != "":
+		return fmt.Errorf("--data_dir=%s and --enable_ha exclude each other: masters that share a log keep it in etcd", c.DataDir)
+	case ttl < limits.LeaderTTLMinSec*time.Second || ttl > limits.LeaderTTLMaxSec*time.Second:
+		return fmt.Errorf("--ha_leader_lease_ttl_sec=%g is outside %d..%d", ttl.Seconds(), limits.LeaderTTLMinSec, limits.LeaderTTLMaxSec)
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(c.RPCAddress, "[]")); err == nil && ip.IsUnspecified() || c.RPCAddress == "" {
+		return fmt.Errorf("--rpc_address=%s cannot be told to clients: with --enable_ha it must be the address at which they reach this master", c.RPCAddress)
+	}
+	if _, err := etcdkv.ParseEndpoints(c.HAConnString); err != nil {
+		return fmt.Errorf("--ha_backend_connstring: %w", err)
+	}
+	return nil
 }
 
 // checkPortsDiffer says which two flags want one port, where opening it twice would only say that it is in use.
@@ -191,6 +250,20 @@ func (c *Config) String() string {
 	}
 	if c.WorkloadsFile != "" {
 		add("workloads_file", c.WorkloadsFile)
+	}
+	if c.DataDir != "" {
+		add("data_dir", c.DataDir)
+		add("journal_sync", c.JournalSync)
+		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
+		add("force_empty", c.ForceEmpty)
+	}
+	if c.HA {
+		add("enable_ha", c.HA)
+		add("ha_backend_type", c.HABackend)
+		add("ha_backend_connstring", strings.ReplaceAll(c.HAConnString, ",", ";"))
+		add("cluster_id", c.ClusterID)
+		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
+		add("etcd_compact", c.EtcdCompact)
 	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)

@@ -69,6 +69,8 @@ type peerConn struct {
 	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
 	readings  readings                    // bundles looked up
 
+	waits uint64 // number in the log that the replies not sent yet wait for; the connection's goroutine only
+
 	// Guarded by registry.mu.
 	counted family // family under which the registry counts this connection
 	open    bool

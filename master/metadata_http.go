@@ -32,6 +32,8 @@ type MetadataServer struct {
 	// unless inUse says that the first was heard again.
 	abandoned map[string]string
 	inUse     func(segment string) bool
+
+	history *history // keeps the entries, if they are to survive
 }
 
 // NewMetadataServer returns an empty server. clusterID is the value of MC_METADATA_CLUSTER_ID that the clients of this
@@ -39,12 +41,24 @@ type MetadataServer struct {
 func NewMetadataServer(clusterID string) *MetadataServer {
 	m := &MetadataServer{
 		prefixes: []string{"mooncake/"}, entries: map[string][]byte{},
-		abandoned: map[string]string{}, inUse: func(string) bool { return true },
+		abandoned: map[string]string{}, inUse: func(string) bool { return true }, history: &history{},
 	}
 	if id := strings.Trim(clusterID, "/"); id != "" {
 		m.prefixes = append(m.prefixes, "mooncake/"+id+"/")
 	}
 	return m
+}
+
+// take starts with the entries of a history, and keeps what follows in it.
+func (m *MetadataServer) take(h *history) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.history = h
+	for key, value := range h.names {
+		m.entries[key] = value
+		m.bytes += len(key) + len(value)
+	}
+	h.names = nil
 }
 
 // ServeHTTP answers GET, PUT and DELETE of /metadata?key=K and GET of /health.
@@ -104,7 +118,7 @@ func (m *MetadataServer) servePut(w http.ResponseWriter, r *http.Request, key st
 		return
 	}
 	status, text := m.put(key, value, m.mayTakeOver(key))
-	reply(w, status, "", text)
+	m.replyKept(w, status, text)
 }
 
 func (m *MetadataServer) serveDelete(w http.ResponseWriter, _ *http.Request, key string) {
@@ -112,7 +126,16 @@ func (m *MetadataServer) serveDelete(w http.ResponseWriter, _ *http.Request, key
 		reply(w, http.StatusNotFound, "", textMetadataNotFound)
 		return
 	}
-	reply(w, http.StatusOK, "", "metadata deleted")
+	m.replyKept(w, http.StatusOK, "metadata deleted")
+}
+
+// replyKept replies when what the reply tells is kept.
+func (m *MetadataServer) replyKept(w http.ResponseWriter, status int, text string) {
+	if err := m.history.wait(); err != nil {
+		reply(w, http.StatusServiceUnavailable, "", err.Error())
+		return
+	}
+	reply(w, status, "", text)
 }
 
 const textMetadataNotFound = "metadata not found"
@@ -166,6 +189,7 @@ func (m *MetadataServer) put(key string, value []byte, takeOver bool) (status in
 		return http.StatusInsufficientStorage, fmt.Sprintf("metadata would exceed %d bytes", limits.MetadataServerBytes)
 	}
 	m.entries[key] = value
+	m.history.name(key, value, false)
 	delete(m.abandoned, key)
 	m.bytes = size
 	return http.StatusOK, "metadata updated"
@@ -182,6 +206,7 @@ func (m *MetadataServer) removeLocked(key string) bool {
 	if ok {
 		m.bytes -= len(key) + len(value)
 		delete(m.entries, key)
+		m.history.name(key, nil, true)
 		delete(m.abandoned, key)
 	}
 	return ok

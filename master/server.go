@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,7 +28,9 @@ type Server struct {
 	metadata *MetadataServer
 	admin    http.Handler
 	rpc      []*rpc.Server
-	up       chan struct{} // closed when all that Run starts runs
+	up       chan struct{} // closed when all that Run starts runs for the first time
+	started  sync.Once
+	cluster  *cluster // nil unless this master is one of several
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -35,21 +38,37 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	service, err := newService(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{cfg: cfg, log: log, service: service, up: make(chan struct{})}
-	if cfg.MetadataServer {
-		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
-		s.metadata.inUse = service.nameInUse
-		service.suspicion.locate = s.metadata.Handshake
-	}
+	s := &Server{cfg: cfg, log: log, up: make(chan struct{})}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
+	if cfg.HA {
+		if err := s.joinCluster(); err != nil {
+			s.listen.close()
+			return nil, err
+		}
+		return s, nil
+	}
+	// The ports are open while the journal is read: who connects meanwhile waits for its answer instead of being refused.
+	service, err := newService(cfg, log)
+	if err != nil {
+		s.listen.close()
+		return nil, err
+	}
+	s.use(service)
 	s.admin = service.adminHandler(s)
 	return s, nil
+}
+
+// use makes a service the one that answers, and its names those of the metadata server.
+func (s *Server) use(service *Service) {
+	s.service = service
+	if s.cfg.MetadataServer {
+		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
+		s.metadata.inUse = service.nameInUse
+		s.metadata.take(&service.history)
+		service.suspicion.locate = s.metadata.Handshake
+	}
 }
 
 // open opens every port and tells them to who waits for the file.
@@ -78,32 +97,63 @@ func (s *Server) Ports() Ports { return s.listen.ports() }
 
 // Run serves until ctx ends, then closes every port and connection and returns when the last handler has.
 func (s *Server) Run(ctx context.Context) error {
+	if s.cluster != nil {
+		return s.runCluster(ctx)
+	}
+	return s.serve(ctx, s.listen.callPorts(), func(ctx context.Context, group *errgroup.Group) {
+		s.serveHTTP(ctx, group, s.listen.admin, s.admin)
+		if s.listen.metadata != nil {
+			s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
+		}
+	})
+}
+
+// serve answers calls, and whatever more starts, until ctx ends.
+func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx context.Context, group *errgroup.Group)) error {
+	stopHistory := s.service.history.start()
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { close(s.service.quit) })()
-	s.serveRPC(ctx, group, s.listen.rpc, familyUnknown)
-	if s.listen.rpcV12 != nil {
-		s.serveRPC(ctx, group, s.listen.rpcV12, family12)
+	for _, p := range ports {
+		s.serveRPC(ctx, group, p)
 	}
-	s.serveHTTP(ctx, group, s.listen.admin, s.admin)
-	if s.listen.metadata != nil {
-		s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
-	}
+	more(ctx, group)
 	group.Go(func() error { return s.sweep(ctx) })
 	group.Go(func() error { return s.attend(ctx) })
 	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
-	close(s.up)
-	return group.Wait()
+	group.Go(func() error { return s.service.history.watch(ctx) })
+	s.started.Do(func() { close(s.up) })
+	err := group.Wait()
+	if stopErr := stopHistory(); err == nil {
+		err = stopErr
+	}
+	return err
 }
 
-func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, ln net.Listener, fixed family) {
+// callPort is a port that clients call.
+type callPort struct {
+	net.Listener
+	fixed    family                            // familyUnknown: to be found out
+	handOver func(c *net.TCPConn, rest []byte) // gets the connections in the end; nil: they are closed
+}
+
+func (l *listeners) callPorts() []callPort {
+	ports := []callPort{{Listener: l.rpc, fixed: familyUnknown}}
+	if l.rpcV12 != nil {
+		ports = append(ports, callPort{Listener: l.rpcV12, fixed: family12})
+	}
+	return ports
+}
+
+func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, p callPort) {
 	srv := rpc.NewServer(rpc.ServerConfig{
 		IdleTimeout: s.cfg.RPCIdle,
 		Nagle:       !s.cfg.RPCNoDelay,
 		Std:         s.cfg.IO == "std",
-	}, &port{Service: s.service, fixed: fixed})
+		HandOver:    p.handOver,
+	}, &port{Service: s.service, fixed: p.fixed})
 	s.rpc = append(s.rpc, srv)
-	group.Go(func() error { return srv.Serve(ctx, ln) })
+	group.Go(func() error { return srv.Serve(ctx, p.Listener) })
 }
 
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
@@ -190,21 +240,23 @@ func every(ctx context.Context, step time.Duration, do func()) error {
 }
 
 func newService(cfg Config, log *zap.Logger) (*Service, error) {
-	ms := func(d time.Duration) int64 { return d.Milliseconds() }
-	s := &Service{
-		cfg: cfg, log: log, clock: NewClock(), calls: metrics.NewCalls(), quit: make(chan struct{}),
-		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
-		cat: catalog.New(catalog.Config{
-			LeaseMs: ms(cfg.LeaseTTL), SoftPinMs: ms(cfg.SoftPinTTL), MaxSoftPinMs: ms(cfg.MaxSoftPinTTL),
-			ClientActiveTTLMs: ms(cfg.ClientActiveTTL), ClientSuspicionTTLMs: ms(cfg.ClientSuspicionTTL), ClientLostTTLMs: ms(cfg.ClientLostTTL),
-			SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
-			PutDiscardMs: ms(cfg.PutDiscard), PutReleaseMs: ms(cfg.PutRelease),
-			BundleStagingIdleMs: ms(cfg.BundleStagingIdle), HideDamagedBundles: cfg.HideDamagedBundles, Retention: cfg.BundleRetention,
-			EvictionRatio: cfg.EvictionRatio, HighWatermark: cfg.HighWatermark, AllowEvictSoftPinned: cfg.AllowEvictSoftPinned,
-			Seed: uint64(time.Now().UnixNano()),
-		}),
+	s := emptyService(cfg, log, metrics.NewCalls())
+	if err := s.openHistory(); err != nil {
+		return nil, err
 	}
-	s.suspicion = newSuspicion(s.cat, s.clock, log)
+	return s, s.ready()
+}
+
+func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
+	return &Service{
+		cfg: cfg, log: log, clock: NewClock(), calls: calls, quit: make(chan struct{}),
+		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
+	}
+}
+
+// ready binds the calls, once there is a catalog.
+func (s *Service) ready() error {
+	s.suspicion = newSuspicion(s.cat, s.clock, s.log)
 	s.suspicion.pinged = s.families.lastPing
 	s.registerPuts()
 	s.registerReads()
@@ -212,7 +264,7 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 	s.registerSegments()
 	s.registerSession()
 	if err := s.loadWorkloads(); err != nil {
-		return nil, err
+		return err
 	}
-	return s, s.registerTasks()
+	return s.registerTasks()
 }

@@ -23,6 +23,7 @@ type Service struct {
 	log       *zap.Logger
 	clock     *Clock
 	cat       *catalog.Catalog
+	history   history
 	families  *familyRegistry
 	suspicion *suspicion
 	calls     *metrics.Calls
@@ -99,7 +100,13 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 		p.calls.Count(id.Name(), false)
 		return p.unavailable(c, pc, id, r, dst)
 	}
-	return handler(c, pc, r, set, dst)
+	if err := p.history.admit(id); err != nil {
+		c.Close() // there is no truth to tell any more
+		return dst, rpc.CodeOK, true
+	}
+	body, code, parked = handler(c, pc, r, set, dst)
+	p.history.decided(pc, id)
+	return body, code, parked
 }
 
 // provedBy names the family that alone can have sent a request accepted in set, if there is one.
@@ -139,8 +146,14 @@ func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *pe
 			var wait bool
 			if f, wait = s.families.familyFor(p, time.Now()); wait {
 				f, wait = s.families.park(p, time.Now(), func(f family) {
-					// The connection may be gone by now: then nobody waits for the reply.
-					_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), &x.rep))
+					s.history.afterwards(func() {
+						if !s.history.leads() {
+							c.Close()
+							return
+						}
+						// The connection may be gone by now: then nobody waits for the reply.
+						_ = c.Reply(r.Seq, rpc.CodeOK, call.AppendReply(nil, f.dialect(), &x.rep))
+					})
 				})
 			}
 			if wait {

@@ -41,6 +41,7 @@ type collector struct {
 	rows    []row
 	descs   []*prometheus.Desc // of rows
 	process []*prometheus.Desc // of processRows
+	ha      []*prometheus.Desc // of haRows
 
 	segmentAllocated, segmentCapacity, valueSize   *prometheus.Desc
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
@@ -56,6 +57,7 @@ func newCollector(source Source, calls *Calls, build Build) *collector {
 	for _, r := range processRows {
 		c.process = append(c.process, prometheus.NewDesc(r.name, r.help, nil, nil))
 	}
+	c.ha = haDescs()
 	c.segmentAllocated = prometheus.NewDesc(segmentAllocated, segmentAllocHelp, []string{"segment"}, nil)
 	c.segmentCapacity = prometheus.NewDesc(segmentCapacity, segmentCapHelp, []string{"segment"}, nil)
 	c.valueSize = prometheus.NewDesc(valueSize, valueSizeHelp, nil, nil)
@@ -71,7 +73,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		out <- d
 	}
-	for _, d := range c.process {
+	for _, d := range append(c.process, c.ha...) {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{
@@ -96,6 +98,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if s.process, known = readProcessMemory(); known {
 		for i, r := range processRows {
 			out <- constant(c.process[i], r.kind, r.value(s))
+		}
+	}
+	if s.HA != nil {
+		for i, r := range haRows {
+			out <- constant(c.ha[i], r.kind, r.value(s.HA))
 		}
 	}
 	c.collectSegments(s, out)

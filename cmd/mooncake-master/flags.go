@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +24,8 @@ const (
 type options struct {
 	checkConfig bool
 	clientTTL   time.Duration // the older name of ClientActiveTTL
+	// etcdEndpoints is the older name of HAConnString.
+	etcdEndpoints string
 }
 
 // ttl is a duration flag in the spelling of the lease flags: a number with ms, s, m or h; a bare one is milliseconds.
@@ -83,15 +87,47 @@ func (r retention) Set(text string) (err error) {
 
 func (r retention) Type() string { return "string" }
 
+// millis is a duration flag that counts whole milliseconds.
+type millis struct{ d *time.Duration }
+
+func (m millis) String() string {
+	if m.d == nil {
+		return ""
+	}
+	return strconv.FormatInt(m.d.Milliseconds(), 10)
+}
+
+func (m millis) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is no whole number of milliseconds", text)
+	}
+	*m.d = time.Duration(n) * time.Millisecond
+	return nil
+}
+
+func (m millis) Type() string { return "int64" }
+
 // Flags whose meaning depends on each other.
 const (
 	flagClientTTL    = "client_ttl"
 	flagActiveTTL    = "client_active_ttl_sec"
 	flagSuspicionTTL = "client_suspicion_ttl_sec"
+
+	flagConnString    = "ha_backend_connstring"
+	flagEtcdEndpoints = "etcd_endpoints"
+	flagClusterID     = "cluster_id"
+	envClusterID      = "MC_STORE_CLUSTER_ID"
 )
 
 // settle works out what the flags mean together. The warning is empty when there is nothing to say.
 func settle(fs *pflag.FlagSet, c *master.Config, o *options) (warning string) {
+	if c.HAConnString == "" {
+		c.HAConnString = o.etcdEndpoints
+	}
+	if id := os.Getenv(envClusterID); id != "" && !fs.Changed(flagClusterID) {
+		c.ClusterID = id
+	}
 	older, newer := fs.Changed(flagClientTTL), fs.Changed(flagActiveTTL)
 	if older && !newer {
 		c.ClientActiveTTL = o.clientTTL
@@ -135,6 +171,17 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.BoolVar(&c.HideDamagedBundles, "hide_damaged_bundles", c.HideDamagedBundles, "answer look-ups of a bundle that lost members as if it were gone")
 	fs.Var(retention{&c.BundleRetention}, "bundle_retention", "published bundles that go by themselves: PREFIX:AGE:COUNT, more after commas; AGE as 24h, COUNT kept of one prefix and partition; either may be empty")
 	fs.StringVar(&c.WorkloadsFile, "workloads_file", c.WorkloadsFile, "file with the rules of workloads, read at the start; see deploy/workloads.yaml")
+	fs.StringVar(&c.DataDir, "data_dir", c.DataDir, "directory of the journal: what was acknowledged survives a restart; not given: nothing does")
+	fs.StringVar(&c.JournalSync, "journal_sync", c.JournalSync, "when the disk is asked to keep the journal: always (before anything is acknowledged), interval, never")
+	fs.Var(millis{&c.JournalSyncEvery}, "journal_sync_interval_ms", "time between two syncs with --journal_sync=interval")
+	fs.BoolVar(&c.ForceEmpty, "force_empty", c.ForceEmpty, "begin anew although --data_dir holds a journal; its files are put aside")
+	fs.BoolVar(&c.HA, "enable_ha", c.HA, "be one of several masters: one leads, the others stand by with the same log in etcd")
+	fs.StringVar(&c.HABackend, "ha_backend_type", c.HABackend, "where the masters meet: etcd")
+	fs.StringVar(&c.HAConnString, flagConnString, c.HAConnString, "addresses of etcd, separated by ';' or ','")
+	fs.StringVar(&o.etcdEndpoints, flagEtcdEndpoints, "", "older name of --"+flagConnString+", which wins when both are given")
+	fs.StringVar(&c.ClusterID, flagClusterID, c.ClusterID, "name of the cluster; clients have it in "+envClusterID+", which is taken here too when the flag is not given")
+	fs.Var(seconds{&c.LeaderTTL}, "ha_leader_lease_ttl_sec", "seconds after which a leader that is not heard is replaced: 2 to 60")
+	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

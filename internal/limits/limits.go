@@ -465,3 +465,30 @@ const (
 	// RDMARegisterWorkers is how many parts are pinned at once. Pinning is work of the kernel on one core each.
 	RDMARegisterWorkers = 8
 )
+
+// The log of a master's decisions.
+const (
+	// LogRecentIDs is how many ids of clients and segments a record refers to by one byte. One comparison each while a
+	// Change is encoded; few writers are at work within one record.
+	LogRecentIDs = 16
+	// LogRecordBytes is the longest payload that is read back: far above what waits at most (LogPendingBytes), and a
+	// bound for what a damaged length can ask for.
+	LogRecordBytes = 256 << 20
+	// LogPendingBytes is how much may wait to be written before writers have to wait: seconds of a slow disk.
+	LogPendingBytes = 16 << 20
+	// LogRoomMs is how long a call waits for that room before its connection is closed.
+	LogRoomMs = 10_000
+	// LogKeepBytes is the largest buffer that is kept for the next record.
+	LogKeepBytes = 4 << 20
+	// LogFileBytes is the size of a journal file. It is reserved as a whole, so that a write changes no length.
+	LogFileBytes = 64 << 20
+	// LogSnapshotBytes is how much is written between two snapshots at least: about 600,000 puts, read back in a second.
+	LogSnapshotBytes = 64 << 20
+	// LogSnapshotBufferBytes is the size of the writes of a snapshot.
+	LogSnapshotBufferBytes = 1 << 20
+	// LogEchoBytes is how far back a record repeats the ranges that were given to writers: the block in which disks and
+	// file systems lose data. What a block held can then be missing without doubt about the bytes of others.
+	LogEchoBytes = 4096
+	// LogEchoRecords bounds the records among them: the smallest take 64 bytes.
+	LogEchoRecords = LogEchoBytes / 64
+)

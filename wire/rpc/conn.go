@@ -34,6 +34,7 @@ type Conn struct {
 	halfFrame  bool      // the read deadline is that of a half frame
 	idleArmed  bool      // the read deadline is that of idleness
 	lastActive time.Time // kept only with an idle timeout
+	handedOver bool      // somebody else answers from here on
 }
 
 // ID numbers the connections of a server from 1.
@@ -68,12 +69,25 @@ const textTooLarge = "message too large"
 func (c *Conn) run() {
 	c.srv.handler.Opened(c)
 	err := c.loop()
+	if c.handedOver = c.mayHandOver(err); c.handedOver {
+		c.cause = ErrClosed
+		c.srv.counters.ended(ErrClosed)
+		c.srv.handler.Closed(c)
+		return
+	}
 	if own := c.rep.close(); own != nil {
 		err = own
 	}
 	c.cause = err
 	c.srv.counters.ended(err)
 	c.srv.handler.Closed(c)
+}
+
+// mayHandOver tells whether the connection ends between two requests, with nothing owed to the peer, and gives its socket
+// up if so.
+func (c *Conn) mayHandOver(err error) bool {
+	return errors.Is(err, ErrClosed) && c.srv.cfg.HandOver != nil && c.stopping.Load() && c.in.skip == 0 && c.parked.Load() == 0 &&
+		c.rep.release() && c.raw.SetReadDeadline(time.Time{}) == nil
 }
 
 func (c *Conn) loop() error {
@@ -153,6 +167,12 @@ func (c *Conn) serve(f frame) {
 func (c *Conn) flush() error {
 	if len(c.out) == 0 {
 		return nil
+	}
+	if s := c.srv.settler; s != nil {
+		if err := s.Settle(c); err != nil {
+			c.out = c.out[:0]
+			return err
+		}
 	}
 	err := c.rep.flush(c.out)
 	if cap(c.out) > limits.RPCKeepBytes {

@@ -192,6 +192,20 @@ func (o *output) close() error {
 	return o.err
 }
 
+// release ends sending and leaves the socket open for somebody else; false when the connection has ended.
+func (o *output) release() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.writing && !o.closed {
+		o.idle.Wait()
+	}
+	if o.closed {
+		return false
+	}
+	o.closed = true
+	return true
+}
+
 // abort ends the connection and waits for nobody.
 func (o *output) abort() {
 	o.mu.Lock()

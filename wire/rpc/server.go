@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,12 @@ type Handler interface {
 	Closed(c *Conn)
 }
 
+// A Settler is a Handler whose replies must wait: Settle is called on the connection's goroutine before the replies of
+// what Serve answered since the last time are sent. An error ends the connection without them.
+type Settler interface {
+	Settle(c *Conn) error
+}
+
 // ServerConfig bounds a server. The zero value is what a daemon wants.
 type ServerConfig struct {
 	// Std moves bytes through net.Conn only instead of raw system calls (--io=std).
@@ -60,6 +67,9 @@ type ServerConfig struct {
 	// ShutdownGrace is how long Serve lets requests in progress finish after its context ended. 0 means
 	// limits.RPCShutdownMs.
 	ShutdownGrace time.Duration
+	// HandOver, if set, gets the connections that wait for a request when the context of Serve ends, and what was read of
+	// that request, instead of their being closed. It must not block.
+	HandOver func(c *net.TCPConn, rest []byte)
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -90,6 +100,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 type Server struct {
 	cfg      ServerConfig
 	handler  Handler
+	settler  Settler // the handler, if it is one
 	counters counters
 	lastID   atomic.Uint64
 
@@ -113,7 +124,9 @@ type port struct {
 
 // NewServer makes a server; Serve starts it.
 func NewServer(cfg ServerConfig, h Handler) *Server {
-	return &Server{cfg: cfg.withDefaults(), handler: h, ports: map[*port]struct{}{}}
+	s := &Server{cfg: cfg.withDefaults(), handler: h, ports: map[*port]struct{}{}}
+	s.settler, _ = h.(Settler)
+	return s
 }
 
 // Serve takes connections from ln, whose connections must be TCP, until ctx ends or Shutdown is called, then returns nil;
@@ -256,6 +269,9 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 
 func (s *Server) serveConn(p *port, c *Conn) {
 	c.run()
+	if c.handedOver {
+		s.cfg.HandOver(c.raw.TCP(), bytes.Clone(c.in.buf[c.in.start:c.in.end]))
+	}
 	c.in.release()
 	s.counters.connsOpen.Add(-1)
 	p.remove(c)

@@ -1,0 +1,299 @@
+package etcdkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"mooncake/internal/limits"
+)
+
+// Cluster talks to the members of one etcd cluster, with one connection to each. A call that a member does not answer in
+// time is made again on the next, and the silent one is left aside for a while. So a call may take effect more than once,
+// or after its error: callers use conditions.
+type Cluster struct {
+	members []*member
+	call    time.Duration
+	aside   time.Duration
+}
+
+type member struct {
+	address string
+	etcd    *clientv3.Client
+	until   atomic.Int64 // left aside until then, in Unix nanoseconds
+}
+
+// ErrCompacted says that a watch begins, or a read asks, before what etcd still has.
+var ErrCompacted = errors.New("etcd has compacted the revision")
+
+// OpenCluster makes a client for the endpoints. It does not wait for connections.
+func OpenCluster(endpoints []string) (*Cluster, error) {
+	c := &Cluster{call: limits.EtcdTryMs * time.Millisecond, aside: limits.EtcdAsideMs * time.Millisecond}
+	for _, address := range endpoints {
+		etcd, err := clientv3.New(clientv3.Config{
+			Endpoints:            []string{address},
+			DialTimeout:          limits.EtcdDialMs * time.Millisecond,
+			DialKeepAliveTime:    limits.EtcdKeepaliveMs * time.Millisecond,
+			DialKeepAliveTimeout: limits.EtcdDialMs * time.Millisecond,
+			MaxUnaryRetries:      1, // the next member is the retry
+			Logger:               zap.NewNop(),
+		})
+		if err != nil {
+			_ = c.Close() // the error that led here is the one that counts
+			return nil, fmt.Errorf("etcd %s: %w", address, err)
+		}
+		c.members = append(c.members, &member{address: address, etcd: etcd})
+	}
+	return c, nil
+}
+
+// Close ends the connections.
+func (c *Cluster) Close() error {
+	var err error
+	for _, m := range c.members {
+		err = errors.Join(err, m.etcd.Close())
+	}
+	return err
+}
+
+// inOrder gives the members that answered last, and then those that are left aside, the longest silent first.
+func (c *Cluster) inOrder() []*member {
+	now := time.Now().UnixNano()
+	order := slices.Clone(c.members)
+	slices.SortStableFunc(order, func(a, b *member) int {
+		x, y := max(a.until.Load()-now, 0), max(b.until.Load()-now, 0)
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return order
+}
+
+// do makes a call on one member after another until one answers.
+func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Context, etcd *clientv3.Client) error) error {
+	var errs error
+	for _, m := range c.inOrder() {
+		if ctx.Err() != nil {
+			break
+		}
+		bounded, cancel := context.WithTimeout(ctx, c.call)
+		err := call(bounded, m.etcd)
+		cancel()
+		if err == nil {
+			m.until.Store(0)
+			return nil
+		}
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return ErrCompacted
+		}
+		if !elsewhere(err) {
+			return fmt.Errorf("etcd %s: %s: %w", m.address, what, err)
+		}
+		if ctx.Err() == nil {
+			m.until.Store(time.Now().Add(c.aside).UnixNano())
+		}
+		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, err))
+	}
+	return errors.Join(errs, ctx.Err())
+}
+
+// elsewhere tells whether another member may answer what one did not.
+func elsewhere(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	code := status.Code(err)
+	var known rpctypes.EtcdError
+	if errors.Is(err, ErrNoLease) {
+		return false
+	}
+	if errors.As(err, &known) {
+		code = known.Code()
+	}
+	switch code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+// A Condition holds when a key has a create revision; 0 means that there is no such key.
+type Condition struct {
+	Key     string
+	Created int64
+}
+
+// Op is a step of a transaction. The zero value is useless; Put, Delete, Get and their kin make one.
+type Op struct{ op clientv3.Op }
+
+// Put sets a key. A lease other than 0 ends the key with the lease.
+func Put(key string, value []byte, lease int64) Op {
+	if lease == 0 {
+		return Op{clientv3.OpPut(key, string(value))}
+	}
+	return Op{clientv3.OpPut(key, string(value), clientv3.WithLease(clientv3.LeaseID(lease)))}
+}
+
+// Delete removes a key.
+func Delete(key string) Op { return Op{clientv3.OpDelete(key)} }
+
+// DeleteRange removes the keys from one up to, and without, another.
+func DeleteRange(from, to string) Op { return Op{clientv3.OpDelete(from, clientv3.WithRange(to))} }
+
+// Get reads a key.
+func Get(key string) Op { return Op{clientv3.OpGet(key)} }
+
+// GetRange reads the keys from one up to, and without, another, but no more than limit.
+func GetRange(from, to string, limit int64) Op {
+	return Op{clientv3.OpGet(from, clientv3.WithRange(to), clientv3.WithLimit(limit))}
+}
+
+// KV is a key as etcd has it.
+type KV struct {
+	Key      string
+	Value    []byte
+	Created  int64 // revision
+	Modified int64 // revision
+	Lease    int64
+}
+
+// Outcome is what a transaction did.
+type Outcome struct {
+	Done     bool // the conditions held
+	Revision int64
+	Got      [][]KV // one for each step, empty but for reads
+}
+
+// Txn does all of then when all conditions hold, and all of otherwise when not.
+func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwise []Op) (out Outcome, err error) {
+	cmps := make([]clientv3.Cmp, len(conditions))
+	for i, cond := range conditions {
+		cmps[i] = clientv3.Compare(clientv3.CreateRevision(cond.Key), "=", cond.Created)
+	}
+	ops := func(list []Op) []clientv3.Op {
+		out := make([]clientv3.Op, len(list))
+		for i := range list {
+			out[i] = list[i].op
+		}
+		return out
+	}
+	yes, no := ops(then), ops(otherwise)
+	err = c.do(ctx, "transaction", func(ctx context.Context, etcd *clientv3.Client) error {
+		answer, err := etcd.Txn(ctx).If(cmps...).Then(yes...).Else(no...).Commit()
+		if err != nil {
+			return err
+		}
+		out = Outcome{Done: answer.Succeeded, Revision: answer.Header.GetRevision()}
+		for _, r := range answer.Responses {
+			var got []KV
+			if ranged := r.GetResponseRange(); ranged != nil {
+				got = kvs((*clientv3.GetResponse)(ranged))
+			}
+			out.Got = append(out.Got, got)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Page says what of a range to read.
+type Page struct {
+	Limit    int64 // keys; 0 = all
+	Revision int64 // as of; 0 = now
+	KeysOnly bool
+	Last     bool // the last keys first
+}
+
+// Range reads the keys from one up to, and without, another.
+func (c *Cluster) Range(ctx context.Context, from, to string, p Page) (found []KV, more bool, revision int64, err error) {
+	opts := []clientv3.OpOption{clientv3.WithRange(to), clientv3.WithLimit(p.Limit), clientv3.WithRev(p.Revision)}
+	if p.KeysOnly {
+		opts = append(opts, clientv3.WithKeysOnly())
+	}
+	if p.Last {
+		opts = append(opts, clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+	}
+	err = c.do(ctx, "range from "+from, func(ctx context.Context, etcd *clientv3.Client) error {
+		answer, err := etcd.Get(ctx, from, opts...)
+		if err != nil {
+			return err
+		}
+		found, more, revision = kvs(answer), answer.More, answer.Header.GetRevision()
+		return nil
+	})
+	return found, more, revision, err
+}
+
+func kvs(answer *clientv3.GetResponse) []KV {
+	out := make([]KV, len(answer.Kvs))
+	for i, kv := range answer.Kvs {
+		out[i] = KV{string(kv.Key), kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease}
+	}
+	return out
+}
+
+// PrefixEnd is the first key that does not begin with a prefix.
+func PrefixEnd(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix) }
+
+// Grant makes a lease.
+func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error) {
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	err = c.do(ctx, "grant of a lease", func(ctx context.Context, etcd *clientv3.Client) error {
+		answer, err := etcd.Grant(ctx, seconds)
+		if err != nil {
+			return err
+		}
+		lease, granted = int64(answer.ID), time.Duration(answer.TTL)*time.Second
+		return nil
+	})
+	return lease, granted, err
+}
+
+// ErrNoLease says that a lease has ended.
+var ErrNoLease = errors.New("the lease has ended")
+
+// KeepAlive renews a lease once.
+func (c *Cluster) KeepAlive(ctx context.Context, lease int64) error {
+	return c.do(ctx, "renewal of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
+		answer, err := etcd.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && answer.TTL <= 0 {
+			return ErrNoLease
+		}
+		return err
+	})
+}
+
+// Revoke ends a lease and its keys. One that has ended already is no error.
+func (c *Cluster) Revoke(ctx context.Context, lease int64) error {
+	return c.do(ctx, "end of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
+		_, err := etcd.Revoke(ctx, clientv3.LeaseID(lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Compact lets etcd forget the history before a revision, of all keys of the cluster.
+func (c *Cluster) Compact(ctx context.Context, revision int64) error {
+	return c.do(ctx, "compaction", func(ctx context.Context, etcd *clientv3.Client) error {
+		_, err := etcd.Compact(ctx, revision)
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil // somebody else was there before
+		}
+		return err
+	})
+}

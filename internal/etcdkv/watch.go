@@ -1,0 +1,90 @@
+package etcdkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"mooncake/internal/limits"
+)
+
+// Event is one change of a key.
+type Event struct {
+	KV
+	Deleted bool
+}
+
+var errSilent = errors.New("it sends nothing any more")
+
+// Watch passes on what happens to the keys from one up to, and without, another, from a revision on, until ctx ends or
+// see returns an error. see is called without events when etcd only says that it is there. A member that falls silent is
+// replaced by the next. ErrCompacted means that events are lost.
+func (c *Cluster) Watch(ctx context.Context, from, to string, revision int64, see func(events []Event, revision int64) error) error {
+	next := revision
+	for {
+		m := c.inOrder()[0]
+		err := c.watch(ctx, m, from, to, &next, see)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errSilent):
+			m.until.Store(time.Now().Add(c.aside).UnixNano())
+			select {
+			case <-time.After(limits.EtcdWatchPauseMs * time.Millisecond):
+			case <-ctx.Done():
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func (c *Cluster) watch(ctx context.Context, m *member, from, to string, next *int64, see func([]Event, int64) error) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	opening := time.AfterFunc(limits.EtcdWatchSilentMs*time.Millisecond, cancel) // it waits for a connection
+	events := m.etcd.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(*next), clientv3.WithCreatedNotify())
+	opening.Stop()
+	tick := time.NewTicker(limits.EtcdWatchProbeMs * time.Millisecond)
+	defer tick.Stop()
+	heard := time.Now()
+	for {
+		select {
+		case <-tick.C:
+			if time.Since(heard) > limits.EtcdWatchSilentMs*time.Millisecond {
+				return errSilent
+			}
+			asking, done := context.WithTimeout(ctx, limits.EtcdWatchAskMs*time.Millisecond)
+			_ = m.etcd.RequestProgress(asking) // the answer is an event without content; no answer shows as silence
+			done()
+		case r, ok := <-events:
+			if !ok {
+				return errSilent
+			}
+			heard = time.Now()
+			if err := r.Err(); err != nil {
+				if errors.Is(err, rpctypes.ErrCompacted) {
+					return ErrCompacted
+				}
+				if elsewhere(err) {
+					return errSilent
+				}
+				return fmt.Errorf("etcd %s: watch: %w", m.address, err)
+			}
+			list := make([]Event, len(r.Events))
+			for i, e := range r.Events {
+				list[i] = Event{KV{string(e.Kv.Key), e.Kv.Value, e.Kv.CreateRevision, e.Kv.ModRevision, e.Kv.Lease}, e.Type == clientv3.EventTypeDelete}
+			}
+			if err := see(list, r.Header.GetRevision()); err != nil {
+				return err
+			}
+			if len(list) > 0 {
+				*next = list[len(list)-1].Modified + 1
+			}
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"mooncake/catalog"
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/hostport"
+	"mooncake/internal/limits"
+	"mooncake/metrics"
+	"mooncake/replication"
+	"mooncake/wire"
+)
+
+// cluster is what a master has that is one of several. The ports belong to the process and stay open; a Service exists
+// only while this master leads.
+type cluster struct {
+	member *replication.Member
+	self   string // host:port in the leader's key
+	calls  *metrics.Calls
+	gates  []*gate
+
+	linger    time.Duration // how long connections are passed on after a hand-over
+	successor time.Duration // how long one is waited for
+
+	mu       sync.RWMutex // held for reading by whoever uses the service, for writing to exchange it
+	service  *Service
+	metadata *MetadataServer
+	terms    uint64 // led by this process
+}
+
+// joinCluster prepares to be one of several masters. The ports are open by now: the key is never made before.
+func (s *Server) joinCluster() error {
+	endpoints, err := etcdkv.ParseEndpoints(s.cfg.HAConnString)
+	if err != nil {
+		return fmt.Errorf("--ha_backend_connstring: %w", err)
+	}
+	c := &cluster{
+		self: hostport.Join(s.cfg.RPCAddress, s.Ports().RPC), calls: metrics.NewCalls(),
+		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
+	}
+	c.member, err = replication.OpenMember(replication.MemberConfig{
+		Endpoints: endpoints, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
+		Catalog: s.cfg.catalog(), Log: s.log,
+	})
+	if err != nil {
+		return fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err)
+	}
+	s.cluster = c
+	s.admin = NewAdmin(c, c.calls, adminBuild)
+	return nil
+}
+
+// runCluster follows the leader, and leads when nobody does, until ctx ends; then it hands over.
+func (s *Server) runCluster(ctx context.Context) error {
+	c := s.cluster
+	// What the process is for its clients outlives ctx by the time of a hand-over.
+	outer, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, living := errgroup.WithContext(outer)
+	for _, p := range s.listen.callPorts() {
+		g, err := newGate(living, p.Listener, c.self, c.member, s.log)
+		if err != nil {
+			return err
+		}
+		c.gates = append(c.gates, g)
+		group.Go(g.run)
+	}
+	s.serveHTTP(living, group, s.listen.admin, s.admin)
+	if s.listen.metadata != nil {
+		s.serveHTTP(living, group, s.listen.metadata, http.HandlerFunc(c.serveMetadata))
+	}
+	group.Go(func() error { return c.member.Follow(living) })
+	group.Go(func() error { return c.member.KeepVigil(living) })
+	turns, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(living, stop)()
+	group.Go(func() error {
+		defer end()
+		return s.takeTurns(turns)
+	})
+	return errors.Join(group.Wait(), c.member.Close())
+}
+
+// takeTurns leads whenever it is this master's turn.
+func (s *Server) takeTurns(ctx context.Context) error {
+	m := s.cluster.member
+	for {
+		term, past, err := m.Lead(ctx)
+		if err != nil {
+			return nil // ctx has ended: nothing else ends it
+		}
+		err = s.lead(ctx, term, past)
+		m.Ended(term)
+		past.Catalog.Close()
+		if ctx.Err() != nil {
+			s.handOver(term)
+			return nil
+		}
+		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()), zap.Error(err))
+	}
+}
+
+// lead answers calls for one term.
+func (s *Server) lead(ctx context.Context, term *replication.Term, past *replication.History) error {
+	c := s.cluster
+	service := emptyService(s.cfg, s.log, c.calls)
+	service.cat = past.Catalog
+	// Times in the log are those of other machines. This one goes on from the last of them and compares it with none of
+	// its own: what depends on time lasts longer rather than shorter.
+	service.clock.StartAt(past.Time + 1)
+	service.cat.Resume(service.clock.Now())
+	service.keep(term, past.Names)
+	service.history.term = term
+	if err := service.ready(); err != nil {
+		return err
+	}
+	turn := &Server{cfg: s.cfg, log: s.log}
+	turn.use(service)
+	c.exchange(service, turn.metadata)
+	defer c.exchange(nil, nil)
+	// Who leaves must not wait for etcd for ever.
+	defer context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(limits.LogFlushMs * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			term.Abandon()
+		case <-term.Deposed():
+		}
+	})()
+	ports := s.listen.callPorts()
+	for i, g := range c.gates {
+		ports[i].Listener = g.open()
+		ports[i].handOver = func(conn *net.TCPConn, rest []byte) { g.admit(conn, rest) }
+		defer g.shut()
+	}
+	stats := service.cat.Stats()
+	s.log.Info("this master serves", zap.String("address", c.self), zap.Int64("term", term.Created()),
+		zap.Uint64("objects", stats.Keys), zap.Uint64("segments", stats.Segments), zap.Uint64("bytes", stats.AllocatedBytes))
+	return turn.serve(ctx, ports, func(ctx context.Context, group *errgroup.Group) {
+		group.Go(func() error {
+			select {
+			case <-term.Deposed():
+				return replication.ErrDeposed
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	})
+}
+
+func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.service, c.metadata = service, metadata
+	if service != nil {
+		c.terms++
+	}
+}
+
+// handOver gives the lead up and passes connections on until the clients have seen who leads now.
+func (s *Server) handOver(term *replication.Term) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cluster.successor)
+	defer cancel()
+	if err := term.Resign(ctx); err != nil {
+		s.log.Warn("the lead was not given up: it ends with the lease", zap.String("action", "resign_failed"), zap.Error(err))
+	}
+	for {
+		view, changed := s.cluster.member.View()
+		if view.Address != "" && view.Created != term.Created() {
+			s.log.Info("handed over", zap.String("action", "handed_over"), zap.String("leader", view.Address))
+			linger := time.NewTimer(s.cluster.linger)
+			defer linger.Stop()
+			<-linger.C
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			s.log.Warn("nobody takes over", zap.String("action", "no_successor"))
+			return
+		}
+	}
+}
+
+// serveMetadata answers for the metadata server, which only the leader has.
+func (c *cluster) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.metadata == nil || !c.service.history.leads() {
+		if view, _ := c.member.View(); view.Address != "" {
+			w.Header().Set(leaderHeader, view.Address)
+		}
+		replyError(w, http.StatusServiceUnavailable, wire.ErrUnavailableInCurrentMode, "service plane is not active")
+		return
+	}
+	c.metadata.ServeHTTP(w, r)
+}
+
+// Standing implements AdminSource.
+func (c *cluster) Standing() Standing {
+	own := c.member.Standing()
+	view, _ := c.member.View()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s := Standing{
+		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest,
+		LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
+	}
+	if own.State == replication.StateServing {
+		s.Role, s.Ready = "leader", c.service != nil && own.Ready
+	}
+	return s
+}
+
+// Stats implements metrics.Source. A standby has nothing to count.
+func (c *cluster) Stats() metrics.Stats {
+	now := c.Standing()
+	ha := &metrics.HA{
+		Leader: now.Ready, Ready: now.Ready || now.Promotable, Term: now.ViewVersion, Applied: now.Applied, Newest: now.Newest,
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	ha.Terms = c.terms
+	out := metrics.Stats{HA: ha}
+	if c.service != nil {
+		log := c.service.history.term.Stats()
+		ha.LogRecords, ha.LogBytes, ha.LogMicros = log.Records, log.Bytes, uint64(log.WriteTime.Microseconds())
+		ha.Snapshots, ha.Failed = log.Snapshots, log.SnapshotErrors
+		out = c.service.Stats()
+		out.HA = ha
+	}
+	return out
+}
+
+// Segments implements metrics.Source.
+func (c *cluster) Segments() []metrics.Segment {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service == nil {
+		return nil
+	}
+	return c.service.Segments()
+}
+
+// Keys implements AdminSource.
+func (c *cluster) Keys(yield func(key string) bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service != nil {
+		c.service.Keys(yield)
+	}
+}
+
+// SegmentStatuses implements AdminSource.
+func (c *cluster) SegmentStatuses() []catalog.SegmentStatus {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service == nil {
+		return nil
+	}
+	return c.service.SegmentStatuses()
+}
+
+// Lookup implements AdminSource.
+func (c *cluster) Lookup(key string) ([]catalog.Replica, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service == nil {
+		return nil, catalog.ErrUnavailableStatus
+	}
+	return c.service.Lookup(key)
+}

@@ -1,0 +1,68 @@
+package master
+
+import (
+	"mooncake/catalog"
+	"mooncake/metrics"
+)
+
+// leading runs do with the service of this master, if it leads.
+func (c *cluster) leading(do func(s *Service)) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service == nil {
+		return false
+	}
+	do(c.service)
+	return true
+}
+
+// BundleFigures implements metrics.Source.
+func (c *cluster) BundleFigures() (out metrics.Bundles) {
+	c.leading(func(s *Service) { out = s.BundleFigures() })
+	return out
+}
+
+// WorkloadFigures implements metrics.Source.
+func (c *cluster) WorkloadFigures() (out []metrics.Workload) {
+	c.leading(func(s *Service) { out = s.WorkloadFigures() })
+	return out
+}
+
+// Bundles implements BundleSource.
+func (c *cluster) Bundles(f catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string) {
+	c.leading(func(s *Service) { list, next = s.Bundles(f, after, limit) })
+	return list, next
+}
+
+// Bundle implements BundleSource.
+func (c *cluster) Bundle(id string) (info catalog.BundleInfo, members []catalog.BundleMember, readers []Reader, ok bool) {
+	c.leading(func(s *Service) { info, members, readers, ok = s.Bundle(id) })
+	return info, members, readers, ok
+}
+
+// ReclaimBundle implements BundleSource.
+func (c *cluster) ReclaimBundle(id string) (info catalog.BundleInfo, err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { info, err = s.ReclaimBundle(id) })
+	return info, err
+}
+
+// CollectBundles implements BundleSource.
+func (c *cluster) CollectBundles(dryRun bool) (list []catalog.BundleInfo, err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { list, err = s.CollectBundles(dryRun) })
+	return list, err
+}
+
+// Workloads implements WorkloadSource.
+func (c *cluster) Workloads() (stats []catalog.WorkloadStat, from Origin) {
+	c.leading(func(s *Service) { stats, from = s.Workloads() })
+	return stats, from
+}
+
+// ChangeWorkloads implements WorkloadSource.
+func (c *cluster) ChangeWorkloads(edit func(rules []catalog.Workload) ([]catalog.Workload, error)) (err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { err = s.ChangeWorkloads(edit) })
+	return err
+}

@@ -1,0 +1,52 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// HA are the figures of a master that is one of several. Those of the log are of the term under way.
+type HA struct {
+	Leader     bool   // it leads
+	Ready      bool   // it serves, or could at once
+	Term       uint64 // number of the leadership under way, of whoever leads; 0 = nobody does
+	Terms      uint64 // led by this process
+	Applied    uint64 // number of the last record in this master's history
+	Newest     uint64 // number of the last record in etcd, when it was asked last
+	LogRecords uint64
+	LogBytes   uint64
+	LogMicros  uint64 // waited for etcd
+	Snapshots  uint64
+	Failed     uint64 // snapshots that failed
+}
+
+// haRows are the series that only a master that is one of several has.
+var haRows = []struct {
+	name, help string
+	kind       kind
+	value      func(h *HA) uint64
+}{
+	{"master_ha_is_leader", "1 while this master leads", gauge, func(h *HA) uint64 { return flag(h.Leader) }},
+	{"master_ha_ready", "1 while this master serves, or could at once if the leader went", gauge, func(h *HA) uint64 { return flag(h.Ready) }},
+	{"master_ha_term", "Number of the leadership under way; 0 when nobody leads", gauge, func(h *HA) uint64 { return h.Term }},
+	{"master_ha_terms_total", "Terms that this process has led", counter, func(h *HA) uint64 { return h.Terms }},
+	{"master_ha_applied_sequence", "Last record of the log that this master has", gauge, func(h *HA) uint64 { return h.Applied }},
+	{"master_ha_leader_sequence", "Last record of the log in etcd", gauge, func(h *HA) uint64 { return h.Newest }},
+	{"master_ha_log_records", "Records written in the term under way", gauge, func(h *HA) uint64 { return h.LogRecords }},
+	{"master_ha_log_bytes", "Bytes written in the term under way", gauge, func(h *HA) uint64 { return h.LogBytes }},
+	{"master_ha_log_wait_microseconds", "Time that writing to etcd took in the term under way", gauge, func(h *HA) uint64 { return h.LogMicros }},
+	{"master_ha_snapshots", "Snapshots of the log made in the term under way", gauge, func(h *HA) uint64 { return h.Snapshots }},
+	{"master_ha_snapshot_failures", "Snapshots of the log that failed in the term under way", gauge, func(h *HA) uint64 { return h.Failed }},
+}
+
+func flag(on bool) uint64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// haDescs are the descriptions of haRows.
+func haDescs() (descs []*prometheus.Desc) {
+	for _, r := range haRows {
+		descs = append(descs, prometheus.NewDesc(r.name, r.help, nil, nil))
+	}
+	return descs
+}

@@ -1,0 +1,252 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"mooncake/catalog"
+	"mooncake/internal/limits"
+)
+
+// core collects decisions into records and knows how far they are durable. Its owner takes one record after another and
+// says when each is kept; where, the core does not know.
+type core struct {
+	wake    chan struct{} // holds one item while something waits to be written
+	failed  chan struct{} // closed with the first error
+	durable atomic.Uint64
+	settled func(number uint64)
+	stats   counters
+	bounded bool // records have a limited size: see batch.isFull
+
+	mu      sync.Mutex
+	full    []*batch // as large as they may be, oldest first
+	waiting int      // bytes in them
+	open    *batch
+	spare   *batch
+	written chan struct{} // closed, and made anew, when durable grows or the log fails
+	after   []afterwards
+	err     error
+}
+
+// afterwards is what somebody wants done once a record is durable.
+type afterwards struct {
+	number uint64
+	do     func()
+}
+
+func newCore() core {
+	return core{
+		open: new(batch), spare: new(batch), wake: make(chan struct{}, 1), failed: make(chan struct{}), written: make(chan struct{}),
+	}
+}
+
+// Append adds a decision of the catalog to the record that is being collected and returns the record's number. It waits
+// for nothing and keeps no reference to changes. After a failure the number is one that never becomes durable.
+func (c *core) Append(changes []catalog.Change) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bounded && c.err == nil {
+		for len(changes) > 1 && c.open.mustSplit(changes) {
+			c.open.addChanges(changes[:1])
+			changes = changes[1:]
+			if c.open.isHuge() {
+				c.closeOpen()
+			}
+		}
+	}
+	c.open.addChanges(changes)
+	return c.appended()
+}
+
+// AppendName is Append for a step of the metadata server.
+func (c *core) AppendName(n NameChange) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open.addName(&n)
+	return c.appended()
+}
+
+func (c *core) appended() uint64 {
+	number := c.open.number
+	c.open.appends++
+	switch {
+	case c.err != nil:
+		c.open.start(number, number, nil) // nobody will read it
+		c.open.buf = c.open.buf[:headerBytes]
+		return number
+	case c.bounded && c.open.isFull():
+		c.closeOpen()
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return number
+}
+
+// closeOpen begins the next record.
+func (c *core) closeOpen() {
+	b := c.open
+	c.full = append(c.full, b)
+	c.waiting += len(b.buf)
+	if c.open, c.spare = c.spare, nil; c.open == nil {
+		c.open = new(batch)
+	}
+	c.open.start(b.number+1, b.number+1, nil)
+}
+
+// take gives the oldest record that holds something; nil when none does. echo tells what the record after it repeats.
+func (c *core) take(echo func(number uint64, own []Grant) (since uint64, before []Grant)) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.full) > 0 {
+		b := c.full[0]
+		c.full = c.full[1:]
+		c.waiting -= len(b.buf)
+		return b
+	}
+	if c.open.empty() {
+		return nil
+	}
+	b := c.open
+	if c.open, c.spare = c.spare, nil; c.open == nil {
+		c.open = new(batch)
+	}
+	since, before := b.number+1, []Grant(nil)
+	if echo != nil {
+		since, before = echo(b.number, b.granted)
+	}
+	c.open.start(b.number+1, since, before)
+	return b
+}
+
+// done notes that a record that was taken is durable, and tells whoever waits for it.
+func (c *core) done(b *batch) {
+	if c.settled != nil {
+		c.settled(b.number)
+	}
+	c.mu.Lock()
+	if c.spare = b; cap(b.buf) > limits.LogKeepBytes {
+		b.buf = nil
+	}
+	c.durable.Store(b.number)
+	close(c.written)
+	c.written = make(chan struct{})
+	ready := 0
+	for ready < len(c.after) && c.after[ready].number <= b.number {
+		ready++
+	}
+	do := c.after[:ready:ready]
+	c.after = c.after[ready:]
+	c.mu.Unlock()
+	for _, a := range do {
+		a.do()
+	}
+}
+
+// Last is the number of the newest record that holds anything, written or not.
+func (c *core) Last() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open.empty() && (c.err == nil || c.err == errClosed) {
+		return c.open.number - 1
+	}
+	return c.open.number // after a failure: one that never becomes durable
+}
+
+// Durable is the number of the newest durable record.
+func (c *core) Durable() uint64 { return c.durable.Load() }
+
+// Wait returns when the record of a number is durable, with ErrFailed when it will never be, or with the reason of ctx.
+func (c *core) Wait(ctx context.Context, number uint64) error {
+	for c.durable.Load() < number {
+		c.mu.Lock()
+		err, written := c.err, c.written
+		c.mu.Unlock()
+		if c.durable.Load() >= number {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// After calls do once the record of a number is durable: at once, or on the goroutine of Run, which do must not keep. It
+// is never called when the log fails before.
+func (c *core) After(number uint64, do func()) {
+	c.mu.Lock()
+	if c.durable.Load() < number {
+		if c.err == nil {
+			c.after = append(c.after, afterwards{number, do})
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	do()
+}
+
+// Room waits until there is room for another decision: whoever is about to make one calls it before. It bounds what waits
+// to be written.
+func (c *core) Room(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		pending, err, written := len(c.open.buf)+c.waiting, c.err, c.written
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case pending < limits.LogPendingBytes:
+			return nil
+		}
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// OnDurable sets a function that is told how far the log is durable, before anybody who waits for it. It must be set
+// before Run.
+func (c *core) OnDurable(f func(number uint64)) { c.settled = f }
+
+// WaitDurable is Wait without an end but the log's own.
+func (c *core) WaitDurable(number uint64) error { return c.Wait(context.Background(), number) }
+
+// Failed is closed when the log cannot be written any more. Err tells why.
+func (c *core) Failed() <-chan struct{} { return c.failed }
+
+// Err is why the log failed; nil as long as it has not.
+func (c *core) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// end ends the life of the log: what waits is told, and nothing is accepted any more. Without an error it was ended on
+// purpose.
+func (c *core) end(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = errClosed
+	if err != nil {
+		c.err = err
+		close(c.failed)
+	}
+	c.after = nil
+	close(c.written)
+	c.written = make(chan struct{})
+	return err
+}
+
+var errClosed = errors.New("the journal is closed")

@@ -1,0 +1,320 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/catalog"
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
+)
+
+// MemberConfig says which cluster a master belongs to.
+type MemberConfig struct {
+	Endpoints []string // of etcd
+	Cluster   string
+	Address   string        // host:port at which clients reach this master
+	TTL       time.Duration // of the leader's lease
+	Compact   bool          // etcd is told to forget what was deleted
+	Catalog   catalog.Config
+	Log       *zap.Logger
+}
+
+// View is who leads.
+type View struct {
+	Address string // empty: nobody
+	Created int64  // revision of the leader's key: the term
+}
+
+// Member is one master among those that share a log in etcd: it follows the log, and leads when nobody else does.
+type Member struct {
+	cfg   MemberConfig
+	shelf shelf
+
+	applied atomic.Uint64 // the history of a standby is that far
+	newest  atomic.Uint64 // number of the newest record seen in etcd
+	heard   atomic.Int64  // when, in nanoseconds of bootTime
+	state   atomic.Value  // string; see State
+
+	mu      sync.Mutex
+	view    View
+	asOf    int64         // revision of the view
+	changed chan struct{} // closed, and made anew, with every view
+	term    *Term
+}
+
+// The states of a member.
+const (
+	StateStarting   = "starting"
+	StateCatchingUp = "catching_up"
+	StateStandby    = "standby"
+	StateCandidate  = "candidate"
+	StateServing    = "serving"
+)
+
+// OpenMember prepares a member. It waits for nobody.
+func OpenMember(cfg MemberConfig) (*Member, error) {
+	etcd, err := etcdkv.OpenCluster(cfg.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{
+		cfg: cfg, changed: make(chan struct{}),
+		shelf: shelf{etcd: etcd, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log},
+	}
+	m.state.Store(StateStarting)
+	return m, nil
+}
+
+// Close ends the connections.
+func (m *Member) Close() error { return m.shelf.etcd.Close() }
+
+// View tells who leads, and gives a channel that is closed when that changes.
+func (m *Member) View() (View, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view, m.changed
+}
+
+// setView takes over what was seen as of a revision, unless something newer was.
+func (m *Member) setView(v View, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if revision < m.asOf {
+		return
+	}
+	m.asOf = revision
+	if m.term != nil && v.Created != m.term.created {
+		m.term.depose()
+	}
+	if v == m.view {
+		return
+	}
+	m.view = v
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Follow keeps the view up to date until ctx ends.
+func (m *Member) Follow(ctx context.Context) error {
+	key, etcd := m.shelf.keys.leader, m.shelf.etcd
+	for {
+		now, _, revision, err := etcd.Range(ctx, key, key+"\x00", etcdkv.Page{})
+		if err == nil {
+			v := View{}
+			if len(now) > 0 {
+				v = View{string(now[0].Value), now[0].Created}
+			}
+			m.setView(v, revision)
+			err = etcd.Watch(ctx, key, key+"\x00", revision+1, func(events []etcdkv.Event, _ int64) error {
+				for _, e := range events {
+					if e.Deleted {
+						m.setView(View{}, e.Modified)
+					} else {
+						m.setView(View{string(e.Value), e.Created}, e.Modified)
+					}
+				}
+				return nil
+			})
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, etcdkv.ErrCompacted) {
+			m.cfg.Log.Warn("the leader's key cannot be watched", zap.String("action", "view_failed"), zap.Error(err))
+		}
+		_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the loop asks for the end
+	}
+}
+
+// Lead keeps up with the log until this member leads, and returns the history up to then and the log of the new term. The
+// caller must run the Term, and may answer as long as it leads. An error is the end of ctx, or a log that cannot be read.
+func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
+	for {
+		m.state.Store(StateCatchingUp)
+		h, err := m.shelf.load(ctx)
+		if err == nil {
+			var t *Term
+			if t, err = m.standBy(ctx, h); err == nil {
+				m.state.Store(StateServing)
+				return t, h, nil
+			}
+			h.Catalog.Close()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case errors.Is(err, errHole):
+			continue
+		}
+		m.cfg.Log.Error("the log in etcd cannot be read", zap.String("action", "log_unreadable"), zap.Error(err))
+		if !pause(ctx, limits.LogReloadMs*time.Millisecond) {
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// standBy keeps a history up with the log, and tries to lead whenever nobody does.
+func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
+	m.state.Store(StateStandby)
+	m.progress(h.Last)
+	for {
+		view, changed := m.View()
+		if view.Created == 0 {
+			m.state.Store(StateCandidate)
+			t, err := m.campaign(ctx, h)
+			if t != nil || errors.Is(err, errHole) || ctx.Err() != nil {
+				return t, err
+			}
+			if err != nil {
+				m.cfg.Log.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
+				if !pause(ctx, limits.LogRetryMs*time.Millisecond) {
+					return nil, ctx.Err()
+				}
+			}
+			m.state.Store(StateStandby)
+		}
+		if err := m.tailUntil(ctx, h, changed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tailUntil keeps a history up with the log until the view changes.
+func (m *Member) tailUntil(ctx context.Context, h *History, changed <-chan struct{}) error {
+	following, stop := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	others.Go(func() {
+		for pause(following, limits.LogCheckMs*time.Millisecond) {
+			m.check(following)
+		}
+	})
+	ended := make(chan error, 1)
+	others.Go(func() { ended <- m.shelf.tail(following, h, m.progress) })
+	select {
+	case err := <-ended:
+		return err
+	case <-changed:
+		stop()
+		if err := <-ended; errors.Is(err, errHole) {
+			return err
+		}
+		return ctx.Err()
+	}
+}
+
+func (m *Member) progress(number uint64) {
+	m.applied.Store(number)
+	if m.newest.Load() < number {
+		m.newest.Store(number)
+	}
+	m.heard.Store(bootTime())
+}
+
+// check asks etcd which record is the newest.
+func (m *Member) check(ctx context.Context) {
+	keys := m.shelf.keys
+	last, _, _, err := m.shelf.etcd.Range(ctx, keys.logs(), end(keys.logs()), etcdkv.Page{Last: true, Limit: 1, KeysOnly: true})
+	if err != nil {
+		return
+	}
+	if len(last) > 0 {
+		if n, ok := keys.logNumber(last[0].Key); ok {
+			m.newest.Store(n)
+		}
+	}
+	m.heard.Store(bootTime())
+}
+
+// Standing is how far a member is.
+type Standing struct {
+	State           string // one of the State constants
+	Applied, Newest uint64 // records: in the history of this member, and in etcd when it was asked last
+	// Ready tells whether this member leads, or could at once: its history holds what was in etcd a moment ago.
+	Ready bool
+}
+
+// Standing tells how far this member is.
+func (m *Member) Standing() Standing {
+	state, _ := m.state.Load().(string)
+	s := Standing{State: state, Applied: m.applied.Load(), Newest: m.newest.Load()}
+	m.mu.Lock()
+	term := m.term
+	m.mu.Unlock()
+	switch {
+	case state == StateServing && term != nil:
+		s.Applied, s.Newest, s.Ready = term.Last(), term.Durable(), term.Leads()
+	case state == StateStandby || state == StateCandidate:
+		fresh := bootTime()-m.heard.Load() < limits.LogFreshMs*int64(time.Millisecond)
+		s.Ready = fresh && s.Applied+limits.LogLagRecords >= s.Newest
+	}
+	return s
+}
+
+// campaign tries to take the lead with a history that is read to its end first. Without a term and an error, another was
+// faster.
+func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
+	if _, err := m.shelf.catchUp(ctx, h); err != nil {
+		return nil, err
+	}
+	m.progress(h.Last)
+	etcd, keys := m.shelf.etcd, m.shelf.keys
+	sent := bootTime()
+	lease, ttl, err := etcd.Grant(ctx, m.cfg.TTL)
+	if err != nil {
+		return nil, err
+	}
+	created, err := m.takeKey(ctx, lease)
+	if err == nil && created > 0 {
+		// What the one before has written last may have come after the reading; nothing comes after this.
+		if _, err = m.shelf.catchUp(ctx, h); err == nil {
+			m.progress(h.Last)
+			t := newTerm(m.shelf, created, lease, min(ttl, m.cfg.TTL), h, sent, m.cfg.Compact)
+			m.mu.Lock()
+			m.term = t
+			m.mu.Unlock()
+			m.setView(View{m.cfg.Address, created}, created)
+			m.cfg.Log.Info("this master leads", zap.String("action", "elected"), zap.Int64("term", created), zap.Uint64("records", h.Last),
+				zap.String("key", keys.leader))
+			return t, nil
+		}
+	}
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.LogFlushMs*time.Millisecond)
+	defer cancel()
+	return nil, errors.Join(err, etcd.Revoke(leaving, lease)) // the key goes with the lease, should it come into being late
+}
+
+// takeKey creates the leader's key unless it is there. It returns the revision, or 0.
+func (m *Member) takeKey(ctx context.Context, lease int64) (created int64, err error) {
+	key := m.shelf.keys.leader
+	out, err := m.shelf.etcd.Txn(ctx, []etcdkv.Condition{{Key: key}}, []etcdkv.Op{etcdkv.Put(key, []byte(m.cfg.Address), lease)}, []etcdkv.Op{etcdkv.Get(key)})
+	switch {
+	case err != nil:
+		return 0, err
+	case out.Done:
+		return out.Revision, nil
+	case len(out.Got[0]) == 1 && out.Got[0][0].Lease == lease: // an attempt without an answer did it
+		return out.Got[0][0].Created, nil
+	case len(out.Got[0]) == 1:
+		m.setView(View{string(out.Got[0][0].Value), out.Got[0][0].Created}, out.Revision)
+	}
+	return 0, nil
+}
+
+// Ended notes that a term is over: the member is a standby again.
+func (m *Member) Ended(t *Term) {
+	t.depose()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.term == t {
+		m.term = nil
+	}
+	m.state.Store(StateStandby)
+}

@@ -1,0 +1,261 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
+)
+
+// keeper is what the tidying up of a term remembers.
+type keeper struct {
+	wrote         atomic.Int64 // bytes of records since the last snapshot
+	snapshotBytes atomic.Int64 // of the last snapshot
+	compactable   int64        // revision up to which the next compaction goes
+	compacted     time.Time
+	complained    time.Time
+}
+
+// tidyUp bounds what lies in etcd: it joins small records, makes snapshots, deletes what they make unnecessary and lets
+// etcd forget the deleted. All it writes is fenced like records are. What fails is tried again at the next time.
+func (t *Term) tidyUp(ctx context.Context) {
+	tick := time.NewTicker(limits.LogTidyMs * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.nudge:
+		case <-tick.C:
+		}
+		err := t.rollUp(ctx)
+		if err == nil {
+			err = t.rollAgain(ctx)
+		}
+		if err == nil {
+			err = t.maybeSnapshot(ctx)
+		}
+		if err == nil && t.compact {
+			err = t.forget(ctx)
+		}
+		if k := &t.keeper; err != nil && ctx.Err() == nil && time.Since(k.complained) > limits.LogTidyMs*time.Millisecond {
+			k.complained = time.Now()
+			t.shelf.log.Warn("the log in etcd is not tidied up and grows", zap.String("action", "tidy_failed"), zap.Error(err))
+		}
+	}
+}
+
+// fenced changes something as the leader.
+func (t *Term) fenced(ctx context.Context, ops ...etcdkv.Op) error {
+	out, err := t.etcd.Txn(ctx, []etcdkv.Condition{t.fence()}, ops, nil)
+	if err == nil && !out.Done {
+		return ErrDeposed
+	}
+	return err
+}
+
+// rollUp joins the oldest records in one key as long as there are many.
+func (t *Term) rollUp(ctx context.Context) error {
+	for {
+		keys, _, _, err := t.etcd.Range(ctx, t.keys.logs(), end(t.keys.logs()), etcdkv.Page{KeysOnly: true, Limit: limits.LogRollAbove + 1})
+		if err != nil || len(keys) <= limits.LogRollAbove {
+			return err
+		}
+		page, _, _, err := t.etcd.Range(ctx, t.keys.logs(), end(t.keys.logs()), etcdkv.Page{Limit: limits.LogRollKeys})
+		if err != nil {
+			return err
+		}
+		joined, numbers, err := t.join(page)
+		if err != nil {
+			return err
+		}
+		first, last := numbers[0], numbers[len(numbers)-1]
+		if err := t.fenced(ctx, etcdkv.Put(t.keys.roll(first, last), joined, 0), etcdkv.DeleteRange(t.keys.log(first), t.keys.log(last+1))); err != nil {
+			return err
+		}
+	}
+}
+
+// join puts the values of consecutive records together, as many as fit and one at least.
+func (t *Term) join(page []etcdkv.KV) (joined []byte, numbers []uint64, err error) {
+	joined = append(joined, valueHead...)
+	for _, kv := range page {
+		n, ok := t.keys.logNumber(kv.Key)
+		if !ok || len(kv.Value) < len(valueHead) {
+			return nil, nil, fmt.Errorf("etcd key %s is none of ours", kv.Key)
+		}
+		if len(numbers) > 0 && (n != numbers[len(numbers)-1]+1 || len(joined)+len(kv.Value) > limits.LogRollBytes) {
+			break
+		}
+		joined = append(joined, kv.Value[len(valueHead):]...)
+		numbers = append(numbers, n)
+	}
+	return joined, numbers, nil
+}
+
+// rollAgain joins neighbouring rolls when there are many, or the slow trickle of small records would fill etcd with keys.
+func (t *Term) rollAgain(ctx context.Context) error {
+	keys, _, _, err := t.etcd.Range(ctx, t.keys.rolls(), end(t.keys.rolls()), etcdkv.Page{KeysOnly: true})
+	if err != nil || len(keys) <= limits.LogRollsAbove {
+		return err
+	}
+	rolls, err := t.all(ctx, t.keys.rolls())
+	if err != nil {
+		return err
+	}
+	for len(rolls) > 1 {
+		joined, taken := bytes.Clone(valueHead), []etcdkv.KV(nil)
+		var first, last uint64
+		for _, kv := range rolls {
+			a, b, ok := t.keys.rollSpan(kv.Key)
+			if !ok || len(kv.Value) < len(valueHead) {
+				return fmt.Errorf("etcd key %s is none of ours", kv.Key)
+			}
+			if len(taken) > 0 && (a != last+1 || len(joined)+len(kv.Value) > limits.LogRollBytes || len(taken) == limits.LogRollKeys-1) {
+				break
+			}
+			if len(taken) == 0 {
+				first = a
+			}
+			joined, last, taken = append(joined, kv.Value[len(valueHead):]...), b, append(taken, kv)
+		}
+		rolls = rolls[len(taken):]
+		if len(taken) < 2 {
+			continue
+		}
+		ops := []etcdkv.Op{etcdkv.Put(t.keys.roll(first, last), joined, 0)}
+		for _, kv := range taken {
+			ops = append(ops, etcdkv.Delete(kv.Key))
+		}
+		if err := t.fenced(ctx, ops...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maybeSnapshot makes a snapshot when enough was written since the last, and deletes what it makes unnecessary.
+func (t *Term) maybeSnapshot(ctx context.Context) error {
+	k := &t.keeper
+	wrote := k.wrote.Load()
+	if wrote < max(limits.LogEtcdSnapshotBytes, k.snapshotBytes.Load()) {
+		return nil
+	}
+	began := time.Now()
+	p, err := t.makeSnapshot(ctx)
+	if err != nil {
+		t.stats.snapshotErrors.Add(1)
+		return fmt.Errorf("no snapshot: %w", err)
+	}
+	k.wrote.Add(-wrote)
+	k.snapshotBytes.Store(p.Bytes)
+	t.stats.snapshots.Add(1)
+	t.shelf.log.Info("snapshot made", zap.Uint64("up_to", p.Last), zap.Int64("bytes", p.Bytes), zap.Duration("took", time.Since(began)))
+	return t.trim(ctx, p)
+}
+
+// makeSnapshot builds the history from what lies in etcd, beside the catalog in use, writes it down in parts, reads it
+// back, and lets it count.
+func (t *Term) makeSnapshot(ctx context.Context) (p pointer, err error) {
+	quiet := t.shelf
+	quiet.log = zap.NewNop()
+	h, err := quiet.load(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer h.Catalog.Close()
+	var text bytes.Buffer
+	if _, err := h.encode(ctx, &text, h.Last); err != nil {
+		return p, err
+	}
+	sum := sha256.Sum256(text.Bytes())
+	p = pointer{
+		ID: fmt.Sprintf("%016x-%x", h.Last, t.created), Last: h.Last, Bytes: int64(text.Len()), SHA256: hex.EncodeToString(sum[:]),
+		Parts: (text.Len() + limits.LogPartBytes - 1) / limits.LogPartBytes,
+	}
+	if p.Parts > limits.LogParts {
+		return p, fmt.Errorf("it has %d bytes, and %d is all that etcd is asked to keep", p.Bytes, limits.LogParts*limits.LogPartBytes)
+	}
+	if err := t.fenced(ctx, etcdkv.DeleteRange(t.keys.partsOf(p.ID), end(t.keys.partsOf(p.ID)))); err != nil {
+		return p, err
+	}
+	for n := range p.Parts {
+		part := text.Bytes()[n*limits.LogPartBytes:]
+		if err := t.fenced(ctx, etcdkv.Put(t.keys.part(p.ID, n), part[:min(len(part), limits.LogPartBytes)], 0)); err != nil {
+			return p, err
+		}
+	}
+	back, err := t.snapshotText(ctx, p)
+	if err != nil {
+		return p, err
+	}
+	got := newHistory(t.catalog, zap.NewNop())
+	defer got.Catalog.Close()
+	if err := got.decodeSnapshot(t.keys.partsOf(p.ID), back); err != nil {
+		return p, err
+	}
+	if err := h.same(got, t.keys.partsOf(p.ID)); err != nil {
+		return p, err
+	}
+	value, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	return p, t.fenced(ctx, etcdkv.Put(t.keys.current(), value, 0))
+}
+
+// trim deletes what a snapshot makes unnecessary: records, rolls, and parts of other snapshots. The last record stays, so
+// that the newest number can be read from its key.
+func (t *Term) trim(ctx context.Context, p pointer) error {
+	mine := t.keys.partsOf(p.ID)
+	err := t.fenced(ctx,
+		etcdkv.DeleteRange(t.keys.logs(), t.keys.log(p.Last)),
+		etcdkv.DeleteRange(t.keys.parts(), mine), etcdkv.DeleteRange(end(mine), end(t.keys.parts())))
+	if err != nil {
+		return err
+	}
+	rolls, _, _, err := t.etcd.Range(ctx, t.keys.rolls(), end(t.keys.rolls()), etcdkv.Page{KeysOnly: true})
+	if err != nil {
+		return err
+	}
+	var ops []etcdkv.Op
+	for _, kv := range rolls {
+		if _, last, ok := t.keys.rollSpan(kv.Key); ok && last <= p.Last {
+			ops = append(ops, etcdkv.Delete(kv.Key))
+		}
+	}
+	for len(ops) > 0 {
+		n := min(len(ops), limits.LogRollKeys)
+		if err := t.fenced(ctx, ops[:n]...); err != nil {
+			return err
+		}
+		ops = ops[n:]
+	}
+	return nil
+}
+
+// forget lets etcd drop what was deleted up to the time before: a standby that reads meanwhile has that long.
+func (t *Term) forget(ctx context.Context) error {
+	k := &t.keeper
+	if time.Since(k.compacted) < limits.LogCompactMs*time.Millisecond {
+		return nil
+	}
+	_, _, revision, err := t.etcd.Range(ctx, t.keys.leader, t.keys.leader+"\x00", etcdkv.Page{KeysOnly: true})
+	if err != nil {
+		return err
+	}
+	if k.compactable > 0 {
+		err = t.etcd.Compact(ctx, k.compactable)
+	}
+	k.compacted, k.compactable = time.Now(), revision
+	return err
+}

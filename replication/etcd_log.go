@@ -1,0 +1,279 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
+)
+
+// ErrDeposed says that another master leads, or may: nothing must be answered any more.
+var ErrDeposed = errors.New("this master does not lead any more")
+
+// Term is the log of a leader while he leads. Each record is one key in etcd, written by a transaction that does nothing
+// once the leader's key is another's; one transaction is under way at a time, and carries everything that was decided
+// while the one before was.
+type Term struct {
+	core
+	shelf
+	created int64 // revision at which the leader's key was made: it names the term
+	lease   int64
+	ttl     time.Duration
+	compact bool
+
+	bound atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
+	nudge chan struct{} // holds one item when there is something to tidy up
+
+	mu      sync.Mutex // guards renewed
+	renewed chan struct{}
+	deposed chan struct{} // closed once; see depose
+	once    sync.Once
+	keeper  keeper
+}
+
+// bootTime is a clock that also counts while the machine sleeps.
+func bootTime() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return time.Now().UnixNano() // a kernel without that clock
+	}
+	return ts.Nano()
+}
+
+func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, compact bool) *Term {
+	last := h.Last
+	t := &Term{
+		core: newCore(), shelf: s, created: created, lease: lease, ttl: ttl, compact: compact,
+		nudge: make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
+	}
+	t.bounded = true
+	t.durable.Store(last)
+	t.open.start(last+1, last+1, nil)
+	t.keeper.wrote.Store(h.bytes)
+	t.extend(sent)
+	return t
+}
+
+// extend notes that the lease was renewed by a call that was sent at a time.
+func (t *Term) extend(sent int64) {
+	t.bound.Store(sent + int64(t.ttl) - limits.LeaderMarginMs*int64(time.Millisecond))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.renewed)
+	t.renewed = make(chan struct{})
+}
+
+// depose ends the term.
+func (t *Term) depose() { t.once.Do(func() { close(t.deposed) }) }
+
+// Abandon ends the term without waiting for etcd: what was not written is not acknowledged.
+func (t *Term) Abandon() { t.depose() }
+
+// Deposed is closed when the term has ended, whatever for.
+func (t *Term) Deposed() <-chan struct{} { return t.deposed }
+
+// Created is the number of the term.
+func (t *Term) Created() int64 { return t.created }
+
+// Leads tells whether an answer may be given right now.
+func (t *Term) Leads() bool {
+	select {
+	case <-t.deposed:
+		return false
+	default:
+		return bootTime() < t.bound.Load()
+	}
+}
+
+// WaitLeading returns when an answer may be given: at once, unless etcd was not heard for most of the lease's time. Then
+// another may lead already, and only etcd can tell. ErrDeposed means that one does.
+func (t *Term) WaitLeading(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		renewed := t.renewed
+		t.mu.Unlock()
+		if t.Leads() {
+			return nil
+		}
+		select {
+		case <-t.deposed:
+			return ErrDeposed
+		case <-renewed:
+		case <-ctx.Done():
+			return ErrDeposed
+		}
+	}
+}
+
+// Run writes what is appended until ctx ends, and then what is left. It renews the lease meanwhile. ErrDeposed means that
+// another leads. It must be called once.
+func (t *Term) Run(ctx context.Context) error {
+	beside, stop := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	// The lease is renewed until the last record is written.
+	renewing, endRenewing := context.WithCancel(context.Background())
+	defer endRenewing()
+	others.Go(func() { t.renew(renewing) })
+	others.Go(func() { t.tidyUp(beside) })
+	flushing, endFlushing := context.WithCancel(context.Background())
+	defer endFlushing()
+	defer context.AfterFunc(ctx, func() { // records under way have so long
+		_ = pause(flushing, limits.LogFlushMs*time.Millisecond)
+		endFlushing()
+	})()
+	crowd := 1
+	for {
+		stopping := false
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+			stopping = true
+		case <-t.deposed:
+			return t.end(ErrDeposed)
+		}
+		if !stopping {
+			t.gather(ctx, crowd)
+		}
+		for b := t.take(nil); b != nil; b = t.take(nil) {
+			crowd = b.appends
+			if err := t.commit(flushing, b); err != nil {
+				t.depose()
+				return t.end(err)
+			}
+		}
+		if stopping {
+			return t.end(nil)
+		}
+	}
+}
+
+// gather waits a moment for others, when the record before was shared: it takes them all along in one transaction
+// instead of half of them in each of two.
+func (t *Term) gather(ctx context.Context, crowd int) {
+	if crowd < 2 {
+		return
+	}
+	timer := time.NewTimer(limits.LogLingerUs * time.Microsecond)
+	defer timer.Stop()
+	for t.appends() < crowd {
+		select {
+		case <-t.wake:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// appends counts the decisions that wait.
+func (c *core) appends() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.open.appends
+	for _, b := range c.full {
+		n += b.appends
+	}
+	return n
+}
+
+// commit writes a record. It repeats the same transaction until its outcome is known: one without an answer may have
+// taken effect, and then the key is there with these very bytes.
+func (t *Term) commit(ctx context.Context, b *batch) error {
+	began := time.Now()
+	value := append(append(make([]byte, 0, len(valueHead)+len(b.buf)+recordAlign), valueHead...), b.seal(uint64(t.created))...)
+	key := t.keys.log(b.number)
+	conditions := []etcdkv.Condition{t.fence(), {Key: key}}
+	then, otherwise := []etcdkv.Op{etcdkv.Put(key, value, 0)}, []etcdkv.Op{etcdkv.Get(key)}
+	for told := false; ; {
+		out, err := t.etcd.Txn(ctx, conditions, then, otherwise)
+		switch {
+		case err == nil && (out.Done || len(out.Got[0]) == 1 && bytes.Equal(out.Got[0][0].Value, value)):
+			t.stats.wrote(len(value), time.Since(began))
+			t.keeper.wrote.Add(int64(len(value)))
+			t.done(b)
+			if b.number%limits.LogTidyRecords == 0 {
+				t.poke()
+			}
+			return nil
+		case err == nil:
+			return ErrDeposed
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: the last records could not be written: %w", ErrFailed, err)
+		}
+		select {
+		case <-t.deposed:
+			return ErrDeposed
+		default:
+		}
+		if !told {
+			told = true
+			t.shelf.log.Warn("etcd takes no record: nothing is acknowledged until it does", zap.String("action", "log_stalled"), zap.Uint64("record", b.number), zap.Error(err))
+		}
+		_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the next try tells
+	}
+}
+
+// fence is the condition that this term has not ended.
+func (t *Term) fence() etcdkv.Condition {
+	return etcdkv.Condition{Key: t.keys.leader, Created: t.created}
+}
+
+func (t *Term) poke() {
+	select {
+	case t.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// renew keeps the lease alive.
+func (t *Term) renew(ctx context.Context) {
+	wait := t.ttl / limits.LeaderRenewals
+	for pause(ctx, wait) {
+		sent := bootTime()
+		err := t.etcd.KeepAlive(ctx, t.lease)
+		wait = t.ttl / limits.LeaderRenewals
+		switch {
+		case err == nil:
+			t.extend(sent)
+		case errors.Is(err, etcdkv.ErrNoLease):
+			t.shelf.log.Error("the leader's lease has ended", zap.String("action", "lease_lost"), zap.Int64("term", t.created))
+			t.depose()
+			return
+		case ctx.Err() == nil:
+			t.shelf.log.Warn("the leader's lease was not renewed", zap.String("action", "lease_not_renewed"), zap.Error(err))
+			wait = limits.LogRetryMs * time.Millisecond
+		}
+	}
+}
+
+// Resign gives the leader's key back, so that another can lead at once. Run must have returned.
+func (t *Term) Resign(ctx context.Context) error {
+	t.depose()
+	_, err := t.etcd.Txn(ctx, []etcdkv.Condition{t.fence()}, []etcdkv.Op{etcdkv.Delete(t.keys.leader)}, nil)
+	return errors.Join(err, t.etcd.Revoke(ctx, t.lease))
+}
+
+// Close ends nothing more: the connections are the Member's.
+func (t *Term) Close() error { return nil }
+
+// Stats returns the present figures.
+func (t *Term) Stats() Stats {
+	c := &t.stats
+	return Stats{
+		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
+		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
+		Failed: t.Err() != nil && t.Err() != errClosed,
+	}
+}

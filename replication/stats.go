@@ -1,0 +1,39 @@
+package replication
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// counters are the figures behind Stats.
+type counters struct {
+	records, bytes, nanos, files, snapshots, snapshotErrors atomic.Uint64
+}
+
+func (c *counters) wrote(bytes int, took time.Duration) {
+	c.records.Add(1)
+	c.bytes.Add(uint64(bytes))
+	c.nanos.Add(uint64(took))
+}
+
+// Stats are the figures of a journal since it was opened.
+type Stats struct {
+	Last, Durable  uint64 // numbers of records
+	Records, Bytes uint64 // written
+	WriteTime      time.Duration
+	Files          uint64 // begun
+	Snapshots      uint64
+	SnapshotErrors uint64
+	SnapshotBytes  uint64 // of the newest
+	Failed         bool
+}
+
+// Stats returns the present figures.
+func (j *Journal) Stats() Stats {
+	c := &j.stats
+	return Stats{
+		Last: j.Last(), Durable: j.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
+		Files: c.files.Load(), Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(),
+		SnapshotBytes: uint64(j.snapshot.bytes.Load()), Failed: j.Err() != nil && j.Err() != errClosed,
+	}
+}
