@@ -30,7 +30,12 @@ type agePart struct {
 	count   int
 }
 
+// bucketOf gives the bucket of a time. Clocks count from 1970, or from their own start in tests; in either case there are
+// buckets for all times to come.
 func bucketOf(at int64) uint32 {
+	if at >= limits.AgeEpochMs {
+		at -= limits.AgeEpochMs
+	}
 	return uint32(min(max(at/limits.AgeBucketMs, 0), 1<<32-1))
 }
 
