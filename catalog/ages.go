@@ -30,8 +30,12 @@ type agePart struct {
 	count   int
 }
 
-// bucketOf gives the bucket of a time. Beyond TimeMax there is one for all, below the number that stands for none.
+// bucketOf gives the bucket of a time. Clocks count from 1970, or from their own start in tests. Beyond TimeMax there is one
+// bucket for all, below the number that stands for none.
 func bucketOf(at int64) uint32 {
+	if at >= limits.AgeEpochMs {
+		at -= limits.AgeEpochMs
+	}
 	return uint32(min(max(at/limits.AgeBucketMs, 0), int64(wall)-1))
 }
 

@@ -13,12 +13,12 @@ type UUID struct{ Hi, Lo uint64 }
 // String prints the two halves in decimal, as the published clients do.
 func (u UUID) String() string { return fmt.Sprintf("%d-%d", u.Hi, u.Lo) }
 
-// Time is milliseconds on the caller's clock. It never goes back. It is more than 0 and at most TimeMax, so the clock
-// starts at a moment of our days.
+// Time is milliseconds on the caller's clock, which never goes back: since 1970, from limits.AgeEpochMs to TimeMax, or from a
+// start of its own.
 type Time int64
 
-// TimeMax is the last Time by which the eviction can order what it finds; 17 years on the clock.
-const TimeMax Time = (1<<32-2)*limits.AgeBucketMs - 1
+// TimeMax is the last Time by which the eviction can order what it finds, in 2039.
+const TimeMax Time = limits.AgeEpochMs + (1<<32-2)*limits.AgeBucketMs - 1
 
 // Never is later than every other Time.
 const Never Time = math.MaxInt64

@@ -21,7 +21,7 @@ func TestGuestCopies(t *testing.T) {
 
 func testCopies(t *testing.T, release Release) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{Release: release})
+	m := guestMaster(t, r, MasterOptions{Release: release})
 	source := rdmaSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
 	from := segments(t, m, 1)[0].Name
 	target := rdmaSegment(t, r, m, 2, SegmentOptions{SizeBytes: 64 * mib, Devices: "rxe1"})

@@ -65,7 +65,7 @@ func unharmed(t *testing.T, s *Segment) {
 // again, and the same clients read the same objects.
 func TestGuestDaemonKilled(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	ports, err := r.TakePorts(1)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestGuestDaemonKilled(t *testing.T) {
 // TestGuestPortDown takes the daemon's port down and up again.
 func TestGuestPortDown(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{})
+	m := guestMaster(t, r, MasterOptions{})
 	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{})
 	s := rdmaStore(t, guests.client(t, patient, R13), StoreOptions{Master: m.RPC})
 	items := rdmaItems("port/", 1, 81921, 1<<20)
@@ -134,7 +134,7 @@ func TestGuestPortDown(t *testing.T) {
 // Devices that are made again are taken up by a restart.
 func TestGuestDeviceDeleted(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{})
+	m := guestMaster(t, r, MasterOptions{})
 	ports, err := r.TakePorts(1)
 	if err != nil {
 		t.Fatal(err)

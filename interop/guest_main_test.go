@@ -142,6 +142,14 @@ func rdmaStore(t *testing.T, c *Client, o StoreOptions) *Store {
 	return s
 }
 
+// guestMaster starts a master that puts up with stalls: no lease ends under a read that takes long, nobody is given up for
+// being late.
+func guestMaster(t *testing.T, r *Rig, o MasterOptions) *Master {
+	t.Helper()
+	o.LeaseMs, o.ClientTTLSec = 120_000, 60
+	return startMaster(t, r, o)
+}
+
 // rdmaSegment starts our segment daemon on a device.
 func rdmaSegment(t *testing.T, r *Rig, m *Master, n int, o SegmentOptions) *Segment {
 	t.Helper()

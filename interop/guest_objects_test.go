@@ -32,7 +32,7 @@ func getAll(t *testing.T, s *Store, items []Item) {
 // clients of TCP share the segment.
 func TestGuestObjects(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	rdmaSegment(t, r, m, 1, SegmentOptions{})
 	guests.ready(t, plain, Releases...)
 	stores := map[Release]*Store{}
@@ -94,7 +94,7 @@ func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[R
 // TestGuestTwoDevices gives the daemon two devices, and clients one or two.
 func TestGuestTwoDevices(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	rdmaSegment(t, r, m, 1, SegmentOptions{Devices: "rxe0,rxe1"})
 	var before []Item
 	perRelease(t, func(t *testing.T, release Release) {
@@ -114,7 +114,7 @@ func TestGuestTwoDevices(t *testing.T) {
 // TestGuestMetadataHTTP looks up the daemon's descriptor in the master's metadata store.
 func TestGuestMetadataHTTP(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true, HTTPMetadata: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true, HTTPMetadata: true})
 	rdmaSegment(t, r, m, 1, SegmentOptions{Metadata: m.MetadataURL})
 	perRelease(t, func(t *testing.T, release Release) {
 		s := rdmaStore(t, guests.client(t, plain, release), StoreOptions{Master: m.addressFor(release), Metadata: m.MetadataURL})

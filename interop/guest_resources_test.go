@@ -52,7 +52,7 @@ func backTo(t *testing.T, device string, want resources) {
 // TestGuestClientKilled kills a client in the middle of its work: what the daemon held for it is given back, others go on.
 func TestGuestClientKilled(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{})
+	m := guestMaster(t, r, MasterOptions{})
 	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{})
 	before := resourcesOf(t, "rxe0")
 	doomed := guests.client(t, second, R13)
@@ -72,7 +72,7 @@ func TestGuestClientKilled(t *testing.T) {
 // less weight are a test of package rdma.
 func TestGuestRounds(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
 	before := resourcesOf(t, "rxe0")
 	perRelease(t, func(t *testing.T, release Release) {

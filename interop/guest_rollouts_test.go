@@ -7,7 +7,7 @@ import "testing"
 // TestGuestBundles hands rollout bundles over RDMA: inside one process, from one process to another, and with two copies.
 func TestGuestBundles(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	rdmaSegment(t, r, m, 1, SegmentOptions{})
 	guests.ready(t, plain, Releases...)
 	guests.ready(t, second, Releases...)

@@ -7,8 +7,8 @@ import (
 	"mooncake/internal/limits"
 )
 
-// Clock counts milliseconds since limits.ClockEpochMs, from a wall-clock start on the monotonic clock: a change of the
-// machine's time moves no lease and expires nobody.
+// Clock counts milliseconds since 1970, from a wall-clock start on the monotonic clock: a change of the machine's time moves
+// no lease and expires nobody. On a machine whose time is before limits.AgeEpochMs it counts from there.
 type Clock struct {
 	start  time.Time
 	baseMs int64
@@ -21,7 +21,7 @@ func NewClock() *Clock {
 }
 
 func newClock(wall, start time.Time) *Clock {
-	return &Clock{start: start, baseMs: max(wall.UnixMilli()-limits.ClockEpochMs, 1)}
+	return &Clock{start: start, baseMs: max(wall.UnixMilli(), limits.AgeEpochMs)}
 }
 
 // StartAt makes the clock go on from a time, which must not be before what it shows.

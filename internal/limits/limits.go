@@ -146,6 +146,10 @@ const EvictRaces = 8
 // AgeBucketMs is the step in which the eviction distinguishes ages. Finer steps would cost lists, coarser ones order.
 const AgeBucketMs = 128
 
+// AgeEpochMs is the time, in milliseconds since 1970, from which the steps of later times are counted: 32 bits of them last
+// for 17 years, from April 2022 to 2039.
+const AgeEpochMs = 3 * AgeBucketMs << 32
+
 // SweepGapMs is the longest pause between two sweeps that is taken as ordinary. A longer one means that the master itself
 // stood still and heard no ping, so every client is given that time back.
 const SweepGapMs = 2000

@@ -82,9 +82,6 @@ const (
 	WriterReturnMs = 5_000
 	// WritersWaiting bounds the clients in that wait; of one more nothing is known. A cluster has fewer clients.
 	WritersWaiting = 1 << 16
-	// ClockEpochMs is the moment from which the master's clock counts, the start of 2026: the ages of the eviction are numbers
-	// of 32 bits, which last for 17 years.
-	ClockEpochMs = 1_767_225_600_000
 	// SuspectMissedPingsMs is the silence after which a client is suspect early: three of the pings that published clients
 	// send every second. WriterQuarantineMs is how long the bytes of a writer that is known to be gone are left alone: what
 	// it had on the wire has arrived or broken off by then.

@@ -13,7 +13,7 @@ type Job struct {
 	Nodes   int           `json:"nodes"` // RDMA devices, default 2
 	LinkMTU int           `json:"mtu"`   // of the nodes' links; the default 4200 makes RoCE's own 4096
 	MemMiB  int           `json:"mem"`   // memory of the guest, default 3072
-	CPUs    int           `json:"cpus"`  // default: those of the host, at most 4
+	CPUs    int           `json:"cpus"`  // default: one less than the host has, at most 4
 	Limit   time.Duration `json:"limit"` // wall clock from boot to end, default 10 minutes
 	Accel   string        `json:"accel"` // auto, kvm or tcg; default auto
 }
@@ -85,7 +85,9 @@ func (j Job) withDefaults(hostCPUs int) Job {
 		j.MemMiB = DefaultMemMiB
 	}
 	if j.CPUs == 0 {
-		j.CPUs = min(hostCPUs, maxCPUs)
+		// QEMU's own threads want a processor too. Where emulated processors have to share one, each stalls while the others
+		// run, and resends after a fifteenth of a second pile up faster than answers are dealt with.
+		j.CPUs = min(max(1, hostCPUs-1), maxCPUs)
 	}
 	if j.Limit == 0 {
 		j.Limit = DefaultLimit

@@ -82,6 +82,9 @@ func TestJob(t *testing.T) {
 	if j.CPUs != maxCPUs || j.Nodes != DefaultNodes || j.MemMiB != DefaultMemMiB || j.Limit != DefaultLimit || j.Dir != "/" {
 		t.Errorf("defaults: %+v", j)
 	}
+	if one := (Job{}).withDefaults(1); one.CPUs != 1 {
+		t.Errorf("defaults on a small machine: %+v", one)
+	}
 	if err := j.check(); err != nil {
 		t.Error(err)
 	}
