@@ -24,7 +24,7 @@ type BundleSource interface {
 	// ReclaimBundle removes what there is of a bundle; of one that is gone already it says how it went.
 	ReclaimBundle(id string) (catalog.BundleInfo, error)
 	// CollectBundles removes bundles that nobody will finish, or only tells which ones.
-	CollectBundles(dryRun bool) []catalog.BundleInfo
+	CollectBundles(dryRun bool) ([]catalog.BundleInfo, error)
 }
 
 // bundlesPath is the page of all bundles; that of one has its id behind.
@@ -274,7 +274,11 @@ func (a *Admin) collectBundles(w http.ResponseWriter, r *http.Request) {
 		replyError(w, http.StatusBadRequest, wire.ErrInvalidParams, "dry_run="+quoted(value)+" is none of 1, 0")
 		return
 	}
-	list := a.bundles.CollectBundles(dry)
+	list, err := a.bundles.CollectBundles(dry)
+	if err != nil {
+		replyCode(w, err)
+		return
+	}
 	answer := struct {
 		DryRun         bool         `json:"dry_run"`
 		Bundles        []bundleView `json:"bundles"`

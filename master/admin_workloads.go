@@ -109,7 +109,7 @@ func (a *Admin) serveWorkloads(w http.ResponseWriter, _ *http.Request) {
 		Survives  bool        `json:"survives_restart"`
 		Workloads []ruleView  `json:"workloads"`
 		Usage     []usageView `json:"usage"`
-	}{Origin: origin.String(), Survives: !origin.Admin, Workloads: []ruleView{}, Usage: []usageView{}}
+	}{Origin: origin.String(), Survives: origin.survives(), Workloads: []ruleView{}, Usage: []usageView{}}
 	for i := range stats {
 		if stats[i].Name != "" {
 			answer.Workloads = append(answer.Workloads, viewOfRule(&stats[i].Workload))
@@ -130,7 +130,7 @@ func (a *Admin) serveWorkload(w http.ResponseWriter, r *http.Request) {
 				Survives bool      `json:"survives_restart"`
 				Workload ruleView  `json:"workload"`
 				Usage    usageView `json:"usage"`
-			}{origin.String(), !origin.Admin, viewOfRule(&stats[i].Workload), viewOfUsage(&stats[i])})
+			}{origin.String(), origin.survives(), viewOfRule(&stats[i].Workload), viewOfUsage(&stats[i])})
 			return
 		}
 	}

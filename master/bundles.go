@@ -29,18 +29,24 @@ func (s *Service) Bundle(id string) (catalog.BundleInfo, []catalog.BundleMember,
 func (s *Service) ReclaimBundle(id string) (catalog.BundleInfo, error) {
 	info, err := s.cat.ReclaimBundle(s.clock.Now(), id)
 	if err == nil {
+		err = s.history.wait()
+	}
+	if err == nil {
 		s.log.Info("bundle reclaimed by the admin port", bundleFields("bundle_reclaimed", &info)...)
 	}
 	return info, err
 }
 
 // CollectBundles implements BundleSource.
-func (s *Service) CollectBundles(dryRun bool) []catalog.BundleInfo {
+func (s *Service) CollectBundles(dryRun bool) ([]catalog.BundleInfo, error) {
 	list := s.cat.CollectBundles(s.clock.Now(), dryRun)
+	if err := s.history.wait(); err != nil {
+		return nil, err
+	}
 	if !dryRun {
 		s.log.Info("bundles collected by the admin port", zap.String("action", "bundles_collected"), zap.Int("bundles", len(list)))
 	}
-	return list
+	return list, nil
 }
 
 func bundleFields(action string, b *catalog.BundleInfo) []zap.Field {

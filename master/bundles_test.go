@@ -65,7 +65,7 @@ func (f *fakeBundles) ReclaimBundle(id string) (catalog.BundleInfo, error) {
 	return catalog.BundleInfo{}, catalog.ErrObjectNotFound
 }
 
-func (f *fakeBundles) CollectBundles(dryRun bool) (list []catalog.BundleInfo) {
+func (f *fakeBundles) CollectBundles(dryRun bool) (list []catalog.BundleInfo, err error) {
 	for i, b := range f.list {
 		if b.State == catalog.BundleOrphan {
 			list = append(list, b)
@@ -74,7 +74,7 @@ func (f *fakeBundles) CollectBundles(dryRun bool) (list []catalog.BundleInfo) {
 			}
 		}
 	}
-	return list
+	return list, nil
 }
 
 // someBundles are three bundles: one read at the moment, one that its writer left, one with an odd name.

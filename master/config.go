@@ -101,7 +101,6 @@ func DefaultConfig() Config {
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
-		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, EtcdCompact: true,
 	}

@@ -122,7 +122,9 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
 	group.Go(func() error { return s.service.history.watch(ctx) })
-	s.started.Do(func() { close(s.up) })
+	if s.up != nil {
+		s.started.Do(func() { close(s.up) })
+	}
 	err := group.Wait()
 	if stopErr := stopHistory(); err == nil {
 		err = stopErr

@@ -23,8 +23,12 @@ type workloads struct {
 // Origin says where the rules of workloads came from.
 type Origin struct {
 	File  string // of --workloads_file, if they are still those
-	Admin bool   // set or changed by the admin port: lost at a restart
+	Admin bool   // set or changed by the admin port
+	Kept  bool   // there is a log that keeps them, and no file that replaces them at the next start
 }
+
+// survives tells whether the rules are there again after a restart.
+func (o Origin) survives() bool { return !o.Admin || o.Kept }
 
 // String names the origin for people.
 func (o Origin) String() string {
@@ -58,6 +62,9 @@ func readRules(path string) ([]catalog.Workload, error) {
 // loadWorkloads puts the rules of the file into force, if there is one.
 func (s *Service) loadWorkloads() error {
 	if s.cfg.WorkloadsFile == "" {
+		if len(s.cat.Workloads()) > 0 { // of the history
+			s.workloads.origin = Origin{Admin: true, Kept: true}
+		}
 		return nil
 	}
 	rules, err := readRules(s.cfg.WorkloadsFile)
@@ -90,11 +97,14 @@ func (s *Service) ChangeWorkloads(edit func(rules []catalog.Workload) ([]catalog
 	if err := s.cat.SetWorkloads(s.clock.Now(), rules); err != nil {
 		return err
 	}
-	w.origin = Origin{Admin: true}
+	if err := s.history.wait(); err != nil {
+		return err
+	}
+	w.origin = Origin{Admin: true, Kept: s.history.journal != nil && s.cfg.WorkloadsFile == ""}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name
 	}
-	s.log.Info("rules of workloads changed; a restart forgets them", zap.String("action", "workloads_changed"), zap.Strings("workloads", names))
+	s.log.Info("rules of workloads changed", zap.String("action", "workloads_changed"), zap.Strings("workloads", names), zap.Bool("survives_restart", w.origin.survives()))
 	return nil
 }

@@ -86,7 +86,12 @@ func TestDamage(t *testing.T) {
 			started++
 			kept += again.cat.Stats().Keys
 			if again.history.Lost == 0 {
-				t.Fatalf("%d bytes at %d: nothing is missing", bytes, at)
+				if bytes >= recordAlign {
+					t.Fatalf("%d bytes at %d: nothing is missing", bytes, at)
+				}
+				expectSame(t, "after damage between two records", again.describe(), m.describe())
+				again.close()
+				continue
 			}
 			expectTrue(t, again, truth)
 			want := again.describe()
