@@ -153,6 +153,11 @@ func TestFailover(t *testing.T) {
 			t.Errorf("%v: only %d puts were acknowledged", sig, len(w.acked))
 		}
 		items = append(items, w.acked...)
+		// The connection of a client that was idle meanwhile may have ended, which it learns with its first call.
+		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+			got, err := reader.Get(items[0])
+			return err == nil && got.Same
+		})
 		readAll(t, []*Store{writer, reader}, items)
 		if sig == syscall.SIGTERM {
 			if code, err := masters[0].ExitCode(20 * time.Second); err != nil || code != 0 {
@@ -204,4 +209,48 @@ func TestFrozenEtcdLeader(t *testing.T) {
 		return
 	}
 	t.Fatal("no member of etcd leads")
+}
+
+// TestFrozenLeader stops the leading master until another leads, and lets it go on: what it held in its sockets is not
+// answered by it, it becomes a standby, and nothing that was acknowledged is lost.
+func TestFrozenLeader(t *testing.T) {
+	r := newRig(t)
+	_, etcd := startEtcds(t, r)
+	masters := []*Master{joinMasters(t, r, etcd), joinMasters(t, r, etcd)}
+	address := "etcd://" + etcd
+	startStore(t, r, R13, StoreOptions{Master: address, SegmentBytes: 256 * mib})
+	writer, other := startStore(t, r, R13, StoreOptions{Master: address}), startStore(t, r, R14, StoreOptions{Master: address})
+	var items []Item
+	for round := range repeat(2, 20) {
+		frozen, next := masters[round%2], masters[(round+1)%2]
+		finish := startWriting(writer, fmt.Sprintf("round-%d", round))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
+		served := time.Since(began)
+		time.Sleep(time.Second)
+		if err := frozen.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, "the former leader to stand by", func() bool {
+			return page(frozen, "/role") == "standby" && status(frozen, "/readyz") == http.StatusOK
+		})
+		time.Sleep(6 * time.Second)
+		w, err := finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the other serves after %v; %d puts acknowledged, %d failed; longest gap %v", served.Round(time.Millisecond), len(w.acked), w.failed,
+			w.gap.Round(time.Millisecond))
+		items = append(items, w.acked...)
+		// The connection of a client that was idle meanwhile has ended, which it learns with its first call.
+		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+			got, err := other.Get(items[0])
+			return err == nil && got.Same
+		})
+		readAll(t, []*Store{writer, other}, items)
+	}
 }
