@@ -1,12 +1,15 @@
 package interop
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // MasterOptions says how a master is started.
@@ -177,6 +180,58 @@ func (r *Rig) StartEtcd() (string, error) {
 		return "", err
 	}
 	return local(ports[0]), p.waitListening(r.slow(startLimit), local(ports[0]))
+}
+
+// EtcdMember is one process of an etcd cluster.
+type EtcdMember struct {
+	*Process
+	Client string // host:port
+}
+
+// StartEtcdCluster runs Debian's etcd with n members.
+func (r *Rig) StartEtcdCluster(n int) ([]*EtcdMember, error) {
+	ports, err := r.TakePorts(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	var peers []string
+	for i := range n {
+		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, local(ports[n+i])))
+	}
+	var members []*EtcdMember
+	for i := range n {
+		client, peer, name := "http://"+local(ports[i]), "http://"+local(ports[n+i]), fmt.Sprintf("m%d", i)
+		p, err := r.Start("etcd "+name, exec.Command("etcd", "--data-dir", filepath.Join(r.Dir, "etcd-"+name), "--name", name,
+			"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(peers, ",")))
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, &EtcdMember{p, local(ports[i])})
+	}
+	for _, m := range members {
+		if err := m.waitListening(startLimit, m.Client); err != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+// Leads asks a member whether it is the leader of its cluster.
+func (m *EtcdMember) Leads() (bool, error) {
+	resp, err := http.Post("http://"+m.Client+"/v3/maintenance/status", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	var status struct {
+		Leader string
+		Header struct {
+			Member string `json:"member_id"`
+		}
+	}
+	err = json.NewDecoder(resp.Body).Decode(&status)
+	return status.Leader != "" && status.Leader == status.Header.Member, err
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,14 +78,43 @@ func writeSteadily(s *Store, prefix string, stop <-chan struct{}) (w writing, er
 	}
 }
 
+// startWriting writes in the background until the function it returns is called.
+func startWriting(s *Store, prefix string) (finish func() (writing, error)) {
+	type outcome struct {
+		w   writing
+		err error
+	}
+	stop, done := make(chan struct{}), make(chan outcome, 1)
+	go func() {
+		w, err := writeSteadily(s, prefix, stop)
+		done <- outcome{w, err}
+	}()
+	return func() (writing, error) {
+		close(stop)
+		o := <-done
+		return o.w, o.err
+	}
+}
+
+// startEtcds starts an etcd cluster of three and gives its members and their addresses.
+func startEtcds(t *testing.T, r *Rig) (members []*EtcdMember, addresses string) {
+	t.Helper()
+	members, err := r.StartEtcdCluster(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range members {
+		all = append(all, m.Client)
+	}
+	return members, strings.Join(all, ";")
+}
+
 // TestFailover kills, and then asks to leave, the leader of two masters under a client that writes: nothing that was
 // acknowledged is lost, and the wheels find the other by themselves.
 func TestFailover(t *testing.T) {
 	r := newRig(t)
-	etcd, err := r.StartEtcd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, etcd := startEtcds(t, r)
 	masters := []*Master{joinMasters(t, r, etcd), joinMasters(t, r, etcd)}
 	if a, b := page(masters[0], "/role"), page(masters[1], "/role"); a != "leader" || b != "standby" {
 		t.Fatalf("the masters are %s and %s", a, b)
@@ -97,14 +127,12 @@ func TestFailover(t *testing.T) {
 	writer := startStore(t, r, R13, StoreOptions{Master: address})
 	reader := startStore(t, r, R14, StoreOptions{Master: address})
 	var items []Item
-	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		stop, done := make(chan struct{}), make(chan error, 1)
-		var w writing
-		go func() {
-			var err error
-			w, err = writeSteadily(writer, sig.String(), stop)
-			done <- err
-		}()
+	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}
+	if *soak {
+		signals = slices.Repeat(signals, 25)
+	}
+	for round, sig := range signals {
+		finish := startWriting(writer, fmt.Sprintf("round-%d", round))
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		if err := masters[0].Signal(sig); err != nil {
@@ -115,8 +143,8 @@ func TestFailover(t *testing.T) {
 		})
 		served := time.Since(began)
 		time.Sleep(8 * time.Second) // a wheel tries a dead address for 4.3 s
-		close(stop)
-		if err := <-done; err != nil {
+		w, err := finish()
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%v: the other serves after %v; %d puts acknowledged, %d failed; longest gap %v, longest put %v",
@@ -125,6 +153,11 @@ func TestFailover(t *testing.T) {
 			t.Errorf("%v: only %d puts were acknowledged", sig, len(w.acked))
 		}
 		items = append(items, w.acked...)
+		// The connection of a client that was idle meanwhile may have ended, which it learns with its first call.
+		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+			got, err := reader.Get(items[0])
+			return err == nil && got.Same
+		})
 		readAll(t, []*Store{writer, reader}, items)
 		if sig == syscall.SIGTERM {
 			if code, err := masters[0].ExitCode(20 * time.Second); err != nil || code != 0 {
@@ -135,5 +168,89 @@ func TestFailover(t *testing.T) {
 			}
 		}
 		masters = []*Master{masters[1], joinMasters(t, r, etcd)}
+	}
+}
+
+// TestFrozenEtcdLeader stops the member of etcd that leads the others, under a client that writes: acknowledgements resume
+// with the members that are left, the leading master stays the same, and nothing is lost.
+func TestFrozenEtcdLeader(t *testing.T) {
+	r := newRig(t)
+	members, etcd := startEtcds(t, r)
+	m := joinMasters(t, r, etcd)
+	startStore(t, r, R13, StoreOptions{Master: m.RPC, SegmentBytes: 256 * mib})
+	writer := startStore(t, r, R13, StoreOptions{Master: m.RPC})
+	for _, e := range members {
+		leads, err := e.Leads()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !leads {
+			continue
+		}
+		finish := startWriting(writer, "frozen")
+		time.Sleep(2 * time.Second)
+		if err := e.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := e.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		w, err := finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d puts acknowledged, %d failed; longest gap %v", len(w.acked), w.failed, w.gap.Round(time.Millisecond))
+		if w.failed > 0 || w.gap > 8*time.Second {
+			t.Errorf("%d puts failed; longest gap %v", w.failed, w.gap)
+		}
+		readAll(t, []*Store{writer}, w.acked)
+		return
+	}
+	t.Fatal("no member of etcd leads")
+}
+
+// TestFrozenLeader stops the leading master until another leads, and lets it go on: what it held in its sockets is not
+// answered by it, it becomes a standby, and nothing that was acknowledged is lost.
+func TestFrozenLeader(t *testing.T) {
+	r := newRig(t)
+	_, etcd := startEtcds(t, r)
+	masters := []*Master{joinMasters(t, r, etcd), joinMasters(t, r, etcd)}
+	address := "etcd://" + etcd
+	startStore(t, r, R13, StoreOptions{Master: address, SegmentBytes: 256 * mib})
+	writer, other := startStore(t, r, R13, StoreOptions{Master: address}), startStore(t, r, R14, StoreOptions{Master: address})
+	var items []Item
+	for round := range repeat(2, 20) {
+		frozen, next := masters[round%2], masters[(round+1)%2]
+		finish := startWriting(writer, fmt.Sprintf("round-%d", round))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
+		served := time.Since(began)
+		time.Sleep(time.Second)
+		if err := frozen.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, "the former leader to stand by", func() bool {
+			return page(frozen, "/role") == "standby" && status(frozen, "/readyz") == http.StatusOK
+		})
+		time.Sleep(6 * time.Second)
+		w, err := finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the other serves after %v; %d puts acknowledged, %d failed; longest gap %v", served.Round(time.Millisecond), len(w.acked), w.failed,
+			w.gap.Round(time.Millisecond))
+		items = append(items, w.acked...)
+		// The connection of a client that was idle meanwhile has ended, which it learns with its first call.
+		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+			got, err := other.Get(items[0])
+			return err == nil && got.Same
+		})
+		readAll(t, []*Store{writer, other}, items)
 	}
 }

@@ -65,7 +65,7 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, changed: make(chan struct{}),
-		shelf: shelf{etcd: etcd, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log},
+		shelf: shelf{etcd: etcd, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log, rare: rarely(cfg.Log)},
 	}
 	m.state.Store(StateStarting)
 	return m, nil
@@ -126,7 +126,7 @@ func (m *Member) Follow(ctx context.Context) error {
 			return nil
 		}
 		if !errors.Is(err, etcdkv.ErrCompacted) {
-			m.cfg.Log.Warn("the leader's key cannot be watched", zap.String("action", "view_failed"), zap.Error(err))
+			m.shelf.rare.Warn("the leader's key cannot be watched", zap.String("action", "view_failed"), zap.Error(err))
 		}
 		_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the loop asks for the end
 	}
@@ -152,7 +152,7 @@ func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 		case errors.Is(err, errHole):
 			continue
 		}
-		m.cfg.Log.Error("the log in etcd cannot be read", zap.String("action", "log_unreadable"), zap.Error(err))
+		m.shelf.rare.Error("the log in etcd cannot be read", zap.String("action", "log_unreadable"), zap.Error(err))
 		if !pause(ctx, limits.LogReloadMs*time.Millisecond) {
 			return nil, nil, ctx.Err()
 		}
@@ -172,7 +172,7 @@ func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 				return t, err
 			}
 			if err != nil {
-				m.cfg.Log.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
+				m.shelf.rare.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
 				if !pause(ctx, limits.LogRetryMs*time.Millisecond) {
 					return nil, ctx.Err()
 				}

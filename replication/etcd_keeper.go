@@ -22,7 +22,6 @@ type keeper struct {
 	snapshotBytes atomic.Int64 // of the last snapshot
 	compactable   int64        // revision up to which the next compaction goes
 	compacted     time.Time
-	complained    time.Time
 }
 
 // tidyUp bounds what lies in etcd: it joins small records, makes snapshots, deletes what they make unnecessary and lets
@@ -47,9 +46,8 @@ func (t *Term) tidyUp(ctx context.Context) {
 		if err == nil && t.compact {
 			err = t.forget(ctx)
 		}
-		if k := &t.keeper; err != nil && ctx.Err() == nil && time.Since(k.complained) > limits.LogTidyMs*time.Millisecond {
-			k.complained = time.Now()
-			t.shelf.log.Warn("the log in etcd is not tidied up and grows", zap.String("action", "tidy_failed"), zap.Error(err))
+		if err != nil && ctx.Err() == nil {
+			t.rare.Warn("the log in etcd is not tidied up and grows", zap.String("action", "tidy_failed"), zap.Error(err))
 		}
 	}
 }

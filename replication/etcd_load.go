@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"mooncake/catalog"
 	"mooncake/internal/etcdkv"
@@ -21,6 +22,13 @@ type shelf struct {
 	keys    keyspace
 	catalog catalog.Config
 	log     *zap.Logger
+	rare    *zap.Logger // for what is tried again and again: one line in a while says it
+}
+
+func rarely(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, limits.LogComplainMs*time.Millisecond, 1, 0)
+	}))
 }
 
 // errHole says that records are missing which others had in hand a moment ago: they were moved meanwhile. It passes.
@@ -193,7 +201,7 @@ func (s *shelf) tail(ctx context.Context, h *History, applied func(number uint64
 		case errors.Is(err, errHole):
 			return err
 		default:
-			s.log.Warn("the log in etcd cannot be followed", zap.String("action", "tail_failed"), zap.Error(err))
+			s.rare.Warn("the log in etcd cannot be followed", zap.String("action", "tail_failed"), zap.Error(err))
 			if !pause(ctx, limits.LogRetryMs*time.Millisecond) {
 				return ctx.Err()
 			}

@@ -196,7 +196,7 @@ func (t *Term) commit(ctx context.Context, b *batch) error {
 	key := t.keys.log(b.number)
 	conditions := []etcdkv.Condition{t.fence(), {Key: key}}
 	then, otherwise := []etcdkv.Op{etcdkv.Put(key, value, 0)}, []etcdkv.Op{etcdkv.Get(key)}
-	for told := false; ; {
+	for {
 		out, err := t.etcd.Txn(ctx, conditions, then, otherwise)
 		switch {
 		case err == nil && (out.Done || len(out.Got[0]) == 1 && bytes.Equal(out.Got[0][0].Value, value)):
@@ -217,10 +217,7 @@ func (t *Term) commit(ctx context.Context, b *batch) error {
 			return ErrDeposed
 		default:
 		}
-		if !told {
-			told = true
-			t.shelf.log.Warn("etcd takes no record: nothing is acknowledged until it does", zap.String("action", "log_stalled"), zap.Uint64("record", b.number), zap.Error(err))
-		}
+		t.rare.Warn("etcd takes no record: nothing is acknowledged until it does", zap.String("action", "log_stalled"), zap.Uint64("record", b.number), zap.Error(err))
 		_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the next try tells
 	}
 }
@@ -252,7 +249,7 @@ func (t *Term) renew(ctx context.Context) {
 			t.depose()
 			return
 		case ctx.Err() == nil:
-			t.shelf.log.Warn("the leader's lease was not renewed", zap.String("action", "lease_not_renewed"), zap.Error(err))
+			t.rare.Warn("the leader's lease was not renewed", zap.String("action", "lease_not_renewed"), zap.Error(err))
 			wait = limits.LogRetryMs * time.Millisecond
 		}
 	}

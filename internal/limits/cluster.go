@@ -34,6 +34,8 @@ const (
 	LogLingerUs = 1000
 	// LogRetryMs is the pause before something that etcd refused is tried again.
 	LogRetryMs = 100
+	// LogComplainMs is the shortest time between two lines about the same failure of what is tried again.
+	LogComplainMs = 10_000
 	// LogFlushMs is how long the last records of a leader who leaves may take.
 	LogFlushMs = 3000
 	// LogLoadTries bounds how often a log that moves while it is read is read anew.
