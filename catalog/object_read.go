@@ -6,7 +6,7 @@ func (c *Catalog) Exist(now Time, key string) bool {
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	n := c.s.find(sh, hash, key)
+	n := c.decided(sh, hash, key)
 	if n == 0 || c.readable(n) != nil {
 		return false
 	}
@@ -22,13 +22,7 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	n := c.s.find(sh, hash, key)
-	for n != 0 && c.s.record(n).flags&flagClosing != 0 {
-		sh.mu.RUnlock()
-		c.await()
-		sh.mu.RLock()
-		n = c.s.find(sh, hash, key)
-	}
+	n := c.decided(sh, hash, key)
 	o, dst, err := c.view(n, dst)
 	if err == nil {
 		c.grant(n, now)
@@ -40,6 +34,19 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 		o.LeaseMs = c.cfg.LeaseMs
 	}
 	return o, dst, err
+}
+
+// decided finds an object, and waits for the decision if it is just being decided whether it goes. The caller holds the
+// shard's lock for readers, which is given up meanwhile.
+func (c *Catalog) decided(sh *shard, hash uint64, key string) name {
+	n := c.s.find(sh, hash, key)
+	for n != 0 && c.s.record(n).flags&flagClosing != 0 {
+		sh.mu.RUnlock()
+		c.await()
+		sh.mu.RLock()
+		n = c.s.find(sh, hash, key)
+	}
+	return n
 }
 
 // await returns when the decision under way is carried out.
