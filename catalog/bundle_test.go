@@ -195,3 +195,21 @@ func TestBundleMemory(t *testing.T) {
 		t.Errorf("a member costs %d bytes", own+links)
 	}
 }
+
+// TestWindowRanks keeps apart, for windows over several objects, what goes first: by list, then by age.
+func TestWindowRanks(t *testing.T) {
+	c := New(testConfig())
+	defer c.Close()
+	now := bucketOf(int64(present))
+	o := c.order(0, 0)
+	last := uint32(0)
+	for _, list := range victimLists {
+		for _, age := range []uint32{0, now - 10_000, now - 1, now} {
+			rank := c.rank(o, 0, list, age, now)
+			if rank <= last && (list != listSpent || age != 0) || rank == wall {
+				t.Errorf("list %d, age %d: rank %d after %d", list, age, rank, last)
+			}
+			last = rank
+		}
+	}
+}

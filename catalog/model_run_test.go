@@ -57,6 +57,7 @@ func runModel(t *testing.T, p profile) {
 		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
+		r.now += rapid.SampledFrom([]Time{1_800_000_000_000, 0}).Draw(rt, "start") // clocks count from anywhere
 		log := r.c.onChange
 		r.c.OnChange(func(changes []Change) {
 			log(changes)

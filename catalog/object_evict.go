@@ -281,16 +281,17 @@ func (c *Catalog) evict(now Time) bool {
 	return true
 }
 
-// hide makes an object absent for readers unless it is leased.
+// hide makes an object absent for readers unless it, or its group, is leased. Until the eviction is decided they wait: it
+// may have to be shown again.
 func (c *Catalog) hide(n name, now Time) bool {
 	r := c.s.record(n)
 	sh := c.s.shard(c.s.hash(r.key()))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if atomic.LoadInt64(&r.lease) > int64(now) {
+	if atomic.LoadInt64(&r.lease) > int64(now) || r.unit != 0 && atomic.LoadInt64(&c.s.unit(r.unit).lease) > int64(now) {
 		return false
 	}
-	r.flags |= flagHidden
+	r.flags |= flagHidden | flagClosing
 	return true
 }
 
@@ -299,6 +300,6 @@ func (c *Catalog) show(n name) {
 	r := c.s.record(n)
 	sh := c.s.shard(c.s.hash(r.key()))
 	sh.mu.Lock()
-	r.flags &^= flagHidden
+	r.flags &^= flagHidden | flagClosing
 	sh.mu.Unlock()
 }

@@ -15,7 +15,7 @@ type cell struct {
 
 const wall = ^uint32(0)
 
-// rankAges is how many ages a window tells apart in each of victimLists: four years of them.
+// rankAges is how many ages a window tells apart in each of victimLists: the last four years.
 const rankAges = 1 << 30
 
 // searchWindows looks at whole segments for the place where the put fits with the oldest victims: the window whose
@@ -105,7 +105,7 @@ func (c *Catalog) willing(record name, a *ask, o *order) uint32 {
 	if a.reuse {
 		return 0
 	}
-	return c.rank(o, n, list, age)
+	return c.rank(o, n, list, age, bucketOf(int64(a.now)))
 }
 
 // bestWindow returns where a range of the given size covers no wall and the oldest cells, and the age of the youngest. Sliding a window to the right

@@ -52,7 +52,7 @@ type play struct {
 
 func newPlay(t *testing.T) *play {
 	return &play{
-		t: t, cfg: testConfig(), now: 1_000_000,
+		t: t, cfg: testConfig(), now: 1_800_000_000_064,
 		clients: map[string]bool{}, segments: map[string]Segment{}, owner: map[string]string{}, names: map[UUID]string{},
 	}
 }

@@ -242,14 +242,15 @@ func (c *Catalog) evictSlice(now Time, out *Swept) bool {
 
 // rank tells how willingly something goes that a window covers: by its list, then what goes first by the order, then the
 // older.
-func (c *Catalog) rank(o *order, n name, list uint8, age uint32) uint32 {
+func (c *Catalog) rank(o *order, n name, list uint8, age, now uint32) uint32 {
 	first := uint32(list-listSpent) * rankAges
 	for i, share := range o.turns {
 		if share == c.s.node(n).share {
 			return first + uint32(i)
 		}
 	}
-	return first + uint32(len(o.turns)) + min(age, rankAges-limits.SharesMax-1)
+	const most = rankAges - limits.SharesMax - 2
+	return first + uint32(len(o.turns)) + most - min(now-age, most)
 }
 
 // victimsYield tells whether all victims may go together, where each was looked at alone.
