@@ -64,9 +64,12 @@ func checkBundles(t fataler, s *state) {
 			t.Fatalf("%q: flags %x, %d members are lost", r.key(), r.flags, b.lost)
 		}
 	})
+	owned := map[uint32]uint64{}
+	eachRecord(s, func(_ name, r *record) { owned[r.client]++ })
 	units := map[name]*unit{}
 	live, idle, ended := uint64(0), 0, 0
 	eachBundleOf(s, func(bn name, b *bundleRecord) {
+		owned[b.client]++
 		want := members[bn]
 		if want == nil {
 			want = &bundleRecord{}
@@ -98,6 +101,11 @@ func checkBundles(t fataler, s *state) {
 	})
 	if live != s.bundleCount || idle != s.idle.count || ended != s.ended.count {
 		t.Fatalf("%d bundles of %d, %d idle of %d, %d ended of %d", live, s.bundleCount, idle, s.idle.count, ended, s.ended.count)
+	}
+	for number, o := range s.owners.list {
+		if o.objects != owned[uint32(number)] {
+			t.Fatalf("%v owns %d objects and bundles, %d are counted", o.id, owned[uint32(number)], o.objects)
+		}
 	}
 	eachUnit(s, func(un name, u *unit) {
 		want := units[un]
