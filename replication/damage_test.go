@@ -85,7 +85,7 @@ func TestDamage(t *testing.T) {
 			}
 			started++
 			kept += again.cat.Stats().Keys
-			if again.history.Lost == 0 {
+			if again.history.Lost == 0 && bytes >= recordAlign { // less may hit only the zeros behind a record
 				t.Fatalf("%d bytes at %d: nothing is missing", bytes, at)
 			}
 			expectTrue(t, again, truth)
