@@ -496,3 +496,379 @@ const (
 	// LogEchoRecords bounds the records among them: the smallest take 64 bytes.
 	LogEchoRecords = LogEchoBytes / 64
 )
+
+// What masters that share a log in etcd need besides.
+
+// EtcdTryMs bounds a call at one member of a cluster before the next is tried: a frozen member must not hold up a log by
+// more. A transaction takes a few milliseconds.
+const EtcdTryMs = 1000
+
+// EtcdAsideMs is how long a member that did not answer is asked only when no other is left.
+const EtcdAsideMs = 5000
+
+// A watch asks its member for a sign of life every EtcdWatchProbeMs, waiting EtcdWatchAskMs to get the question out, and
+// leaves a member that is silent for EtcdWatchSilentMs: two questions unanswered. Where there is no other member it tries
+// again after EtcdWatchPauseMs.
+const (
+	EtcdWatchProbeMs  = 500
+	EtcdWatchAskMs    = 20
+	EtcdWatchSilentMs = 1500
+	EtcdWatchPauseMs  = 100
+)
+
+// The log in etcd, and who leads.
+const (
+	// LogBatchBytes and LogBatchChanges are the size at which a record for etcd takes no further decision: beyond it a
+	// transaction takes longer without carrying more per second.
+	LogBatchBytes   = 64 << 10
+	LogBatchChanges = 1000
+	// LogBatchSplitBytes is the size at which such a record ends even amid a decision. With the longest key after it the
+	// record stays below the 1.5 MiB that etcd takes.
+	LogBatchSplitBytes = 384 << 10
+	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
+	LogChangeBytes = 128
+	// LogLingerUs is how long a record for etcd waits for as many decisions as the one before had.
+	LogLingerUs = 1000
+	// LogRetryMs is the pause before something that etcd refused is tried again.
+	LogRetryMs = 100
+	// LogComplainMs is the shortest time between two lines about the same failure of what is tried again.
+	LogComplainMs = 10_000
+	// LogFlushMs is how long the last records of a leader who leaves may take.
+	LogFlushMs = 3000
+	// LogLoadTries bounds how often a log that moves while it is read is read anew.
+	LogLoadTries = 8
+	// LogPageKeys is how many keys are read from etcd at once: 32 MiB of the largest that are usual.
+	LogPageKeys = 64
+	// LogTidyRecords is after how many records the log is tidied up, LogTidyMs after what time at the latest.
+	LogTidyRecords = 64
+	LogTidyMs      = 5000
+	// LogRollAbove is how many records may lie in keys of their own before the oldest LogRollKeys are joined: etcd takes
+	// 128 steps in a transaction. LogRollsAbove does the same for joined ones. LogRollBytes is the largest value made.
+	LogRollAbove  = 192
+	LogRollKeys   = 100
+	LogRollsAbove = 32
+	LogRollBytes  = 512 << 10
+	// LogEtcdSnapshotBytes is how much is written to etcd between two snapshots at least: the database keeps that much
+	// several times, and is to stay below 64 MiB.
+	LogEtcdSnapshotBytes = 8 << 20
+	// LogPartBytes and LogParts bound a snapshot in etcd. Larger values hold up the records beside them.
+	LogPartBytes = 256 << 10
+	LogParts     = 128
+	// LogCompactMs is the shortest time between two compactions. Readers of the log have as long to read on.
+	LogCompactMs = 1000
+	// LogReloadMs is the pause before a log that could not be read is read anew.
+	LogReloadMs = 1000
+	// LogCheckMs is how often a standby asks etcd for the newest record. One that got no answer for LogFreshMs, or is more
+	// than LogLagRecords behind, does not call itself ready: that many are applied in less than a tenth of a second.
+	LogCheckMs    = 1000
+	LogFreshMs    = 2500
+	LogLagRecords = 1000
+	// A standby takes the leader's process for gone when its connection breaks and VigilRefusals of at most VigilTries
+	// connections, VigilPauseMs apart, are refused one after another. VigilDialMs bounds each; where there is no connection
+	// the next is tried after VigilRetryMs.
+	VigilRefusals = 2
+	VigilTries    = 10
+	VigilPauseMs  = 10
+	VigilDialMs   = 1000
+	VigilRetryMs  = 250
+	// LeaderRenewals is how often the lease is renewed in its time, and LeaderMarginMs how long before its end the last
+	// answer is given: more than clocks differ in rate in that time.
+	LeaderRenewals = 3
+	LeaderMarginMs = 500
+)
+
+// Masters that share a log.
+const (
+	// GateConns is how many connections wait for a leader, or are passed on to him, at once: as many as a master serves.
+	GateConns = RPCConns
+	// GateHoldMs is how long a connection waits for a leader before it is closed: longer than a failover takes.
+	GateHoldMs = 6_000
+	// GateDialMs is how long the leader may take to accept, and GateRetryMs the pause before he is tried again.
+	GateDialMs  = 1_000
+	GateRetryMs = 50
+	// GateGraceMs is how long connections that are passed on to a former leader stay open: he may answer what he had begun.
+	GateGraceMs = 2_000
+	// HandOverMs is how long a master that leaves passes connections on: until every client has seen the new leader's key.
+	HandOverMs = 2_000
+	// SuccessorMs is how long a master that leaves waits for another to lead.
+	SuccessorMs = 3_000
+	// ResumeGraceMs is the least time that owners of segments have after another master took over: published clients are
+	// silent for up to 7.3 s then, because they try the former leader's address first.
+	ResumeGraceMs = 8_000
+	// LeaderTTLMinSec and LeaderTTLMaxSec bound the time of the leader's lease: etcd grants no less than 1.5 times its
+	// election timeout, and nobody wants to wait longer.
+	LeaderTTLMinSec = 2
+	LeaderTTLMaxSec = 60
+)
+
+// master: which layout a client reads.
+const (
+	// FamilyHoldMs is how long an ambiguous reply waits for the proof of its reader's release. The probe is answered
+	// 1.5 s after the mount at the latest in all that was measured; a client gives a call up after 30 s.
+	FamilyHoldMs = 5000
+	// FamilyHangUpMs is how soon after a reply a hang-up counts as "could not read it": a client that cannot decode
+	// closes at once, an orderly close takes a call more.
+	FamilyHangUpMs = 200
+	// FamilyAddresses bounds the addresses whose last proved family is remembered; beyond it any one is forgotten and
+	// the configured default holds for it.
+	FamilyAddresses = 65536
+	// ParkedReplies bounds the replies that wait for a proof, over all connections. The wheels have one call a
+	// connection in flight, so this is a thousand connections of clients that mounted in the last seconds.
+	ParkedReplies = 1024
+	// ClientsPerConnection bounds the client ids remembered of one connection: a 0.3.14 process shares connections
+	// among all its stores, of which a handful is usual. The oldest is forgotten.
+	ClientsPerConnection = 256
+	// PatternBytes bounds a key pattern; patterns are typed by people or built from one key.
+	PatternBytes = 64 << 10
+	// PatternMatchMs bounds the time one key may take against a pattern that backtracks without end, PatternSearchMs that
+	// of all keys together: a client gives a call up after 30 s.
+	PatternMatchMs  = 1000
+	PatternSearchMs = 20_000
+	// ListenResolveMs bounds the look-up of the host to listen on: a launcher waits for the line that says what is wrong.
+	ListenResolveMs = 1500
+	// LogTextBytes is how much of a text of a client's choice a log line repeats.
+	LogTextBytes = 200
+	// MountTextBytes bounds name, endpoint, protocol and host of a segment that is mounted: host names with a port, which
+	// every replica descriptor repeats.
+	MountTextBytes = 4096
+)
+
+// master: its HTTP ports and its tick.
+const (
+	// HTTPHeaderMs and HTTPIdleMs end HTTP connections that send no whole header, or nothing more.
+	HTTPHeaderMs = 10_000
+	HTTPIdleMs   = 120_000
+	// HTTPReadMs is how long a whole request may take, its body too: one that is announced and never sent would hold its
+	// connection for ever, and HTTPConnections of them the port. The largest value takes a second on a slow line.
+	HTTPReadMs = 30_000
+	// HTTPHeaderBytes holds the longest key that is asked for in a query, percent-encoded.
+	HTTPHeaderBytes = 1 << 20
+	// HTTPShutdownMs is how long requests under way may take when the daemon stops.
+	HTTPShutdownMs = 1000
+	// HTTPConnections bounds the connections of one HTTP port: scrapers, probes and the metadata traffic of clients,
+	// which keep one connection a thread.
+	HTTPConnections = 4096
+	// SweepMs is the tick on which silence is noticed and held replies end: far below the shortest time an operator
+	// can set (1 s), far above what wakes an idle machine.
+	SweepMs = 100
+)
+
+// master: the metadata server and the admin pages.
+const (
+	// HTTPWriteMs is how long a reader of an answer may take between two pieces of it.
+	HTTPWriteMs = 30_000
+	// MetadataServerEntries bounds the metadata entries: two per segment, so 50,000 segments.
+	MetadataServerEntries = 100_000
+	// MetadataServerKeyBytes bounds one key; keys are a prefix and a host name with port.
+	MetadataServerKeyBytes = 4096
+	// MetadataServerValueBytes bounds one value. A descriptor takes 70 bytes per registered buffer and some 1,000 per
+	// device, so this is a client with over ten thousand buffers.
+	MetadataServerValueBytes = 1 << 20
+	// MetadataServerBytes bounds all keys and values together, so that no client can fill the master's memory.
+	MetadataServerBytes = 256 << 20
+	// AdminKeysBuffer is how many bytes of a key listing are gathered before they are sent.
+	AdminKeysBuffer = 64 << 10
+	// AdminBatchKeys bounds the keys of one batch look-up by HTTP.
+	AdminBatchKeys = 10_000
+	// SummaryWindowMs is the least time over which the rates of the summary are taken.
+	SummaryWindowMs = 10_000
+)
+
+// master: who is gone, and who does not answer.
+const (
+	// WriterHangUpMs is how soon after a client's last call the end of its last connection means that its process ended:
+	// the pool of a published client drops idle connections by itself, after about a minute.
+	WriterHangUpMs = 20_000
+	// WriterReturnMs is how long such a client may take to come back on another connection.
+	WriterReturnMs = 5_000
+	// WritersWaiting bounds the clients in that wait; of one more nothing is known. A cluster has fewer clients.
+	WritersWaiting = 1 << 16
+	// SuspectMissedPingsMs is the silence after which a client is suspect early: three of the pings that published clients
+	// send every second. WriterQuarantineMs is how long the bytes of a writer that is known to be gone are left alone: what
+	// it had on the wire has arrived or broken off by then.
+	SuspectMissedPingsMs = 3_000
+	WriterQuarantineMs   = 5_000
+	// ProbeMs bounds the question whether a segment's process is there, from the sign that made it necessary.
+	ProbeMs = 1_000
+	// ProbeGreetMs bounds the first question, at a mount: a client may be busy with its start.
+	ProbeGreetMs = 5_000
+	// ProbeStalls is how often a question is put again because this process itself stood still over it.
+	ProbeStalls = 2
+	// ProbesAtOnce bounds the questions under way: a rack that lost its power answers none of them for ProbeMs.
+	ProbesAtOnce = 32
+	// ProbesWaiting bounds the questions to be asked. A sign beyond it is dropped; missed pings tell the same 2 s later.
+	ProbesWaiting = 4096
+	// ProbeAgainMs is the shortest time between two questions after the same client: whatever others report of it, its
+	// handshake port hears of it once a second.
+	ProbeAgainMs = 1_000
+	// RevokeBurst is how many writes to one client's segments must be given up within RevokeWindowMs to be a sign.
+	RevokeBurst = 3
+	// RefusalLogMs is the shortest time between two lines about refused puts.
+	RefusalLogMs = 10_000
+	// RevokesLookedAt is how many writes given up in one batch are looked at: what failed together lies on the same segments.
+	RevokesLookedAt = 32
+	// RevokeWindowMs is the time in which a burst must happen: a write to a host that is gone fails after about a second.
+	RevokeWindowMs = 5_000
+)
+
+// master: rules of workloads.
+const (
+	// Workloads bounds the rules: every put is matched against all of their prefixes, and each has series of its own.
+	Workloads = 64
+	// WorkloadNames bounds the prefixes of one rule, and its tenants.
+	WorkloadNames = 64
+	// WorkloadTextBytes bounds one prefix or tenant: more than half of the longest key is no prefix of many.
+	WorkloadTextBytes = 512
+	// WorkloadNameBytes bounds the name of a rule, which is a label of its series.
+	WorkloadNameBytes = 64
+	// WorkloadPriority bounds priorities, either way: any order of all rules can be written with room between them.
+	WorkloadPriority = 1000
+	// WorkloadRulesBytes bounds a document of rules: a few hundred bytes a rule are usual. Taken apart, a hostile one needs
+	// about a hundred times its length.
+	WorkloadRulesBytes = 1 << 20
+)
+
+// master: bundles.
+const (
+	// AdminBundles is how many bundles a page lists when the query does not say, AdminBundlesMax the most it may ask for: a
+	// page of them takes some 6 MB.
+	AdminBundles    = 1_000
+	AdminBundlesMax = 10_000
+	// ReadingsPerConnection is how many bundles are remembered to have been read over a connection: a trainer reads one
+	// after another, a data loader perhaps two at a time.
+	ReadingsPerConnection = 4
+	// BundleLogLines is how many lines about single bundles are written within BundleLogMs; a full pool that nobody reads
+	// loses thousands.
+	BundleLogLines = 20
+	BundleLogMs    = 10_000
+	// RetentionRules bounds the rules of retention, which are looked at for every prefix.
+	RetentionRules = 64
+)
+
+// segment
+
+// SegmentPortLow and SegmentPortHigh bound the ports a daemon chooses from: above the wheels' own ports (up to 17000),
+// below Linux's usual range for outgoing connections (from 32768).
+const (
+	SegmentPortLow  = 17001
+	SegmentPortHigh = 32767
+)
+
+// SegmentPortTries bounds the search for a free port; with a thousand daemons on a host the chance that so many random
+// picks are all taken is nil.
+const SegmentPortTries = 256
+
+// SegmentPortsFree is how many of the candidates the kernel's own range must leave, else that range is no rule but only
+// a warning: some images set it to 1024-65535.
+const SegmentPortsFree = 1000
+
+// SegmentsPerHost bounds the numbers tried for daemons without a name or port of their own.
+const SegmentsPerHost = 1024
+
+// SegmentLockTries bounds the race between a starting and a leaving daemon of one arena: each try is lost to another
+// daemon that removed its file in just that moment.
+const SegmentLockTries = 64
+
+// SegmentFileNameBytes leaves room in a file name (255 bytes) for prefix, number and suffix.
+const SegmentFileNameBytes = 180
+
+// SegmentNameBytes bounds a segment's name: it is part of keys and of every replica descriptor.
+const SegmentNameBytes = 255
+
+// SegmentStateBytes is the largest state file: what fits the seal page behind the arena, head excluded.
+const SegmentStateBytes = 4096 - 16
+
+// SegmentDefaultBytes is offered when no size is given: Miles' own default.
+const SegmentDefaultBytes = 8 << 30
+
+// SegmentBytesMax is the largest segment: masters of all releases refuse more than 1 TiB.
+const SegmentBytesMax = 1 << 40
+
+// SegmentBaseLow and SegmentBaseHigh bound the announced base: far above any small number that could be a mistake, and
+// inside the 47 bits of user addresses, so that an rdma region may carry it as its virtual address.
+const (
+	SegmentBaseLow  = 1 << 44
+	SegmentBaseHigh = 1 << 46
+)
+
+// SegmentPrefaultWorkers and SegmentPrefaultBytes: a few threads fill the memory bus, and pieces of 64 MiB keep each
+// system call under some 50 ms.
+const (
+	SegmentPrefaultWorkers = 4
+	SegmentPrefaultBytes   = 64 << 20
+)
+
+// SegmentResolveMs bounds the look-up of the own name at start.
+const SegmentResolveMs = 5000
+
+// SegmentDialMs and SegmentCallMs bound one attempt to reach the master and one call: a ping that takes longer than
+// this is lost anyway, and three of them fit into the ten seconds after which a master gives a client up.
+const (
+	SegmentDialMs = 3000
+	SegmentCallMs = 3000
+)
+
+// SegmentBackoffMinMs and SegmentBackoffMaxMs bound the pause between attempts to reach a master that is away: quick
+// enough to come back within its patience, slow enough that a thousand daemons do not hinder its start.
+const (
+	SegmentBackoffMinMs = 100
+	SegmentBackoffMaxMs = 2000
+)
+
+// SegmentLeaveMs bounds each step of leaving (unmount, metadata keys) when nobody answers.
+const SegmentLeaveMs = 2000
+
+// SegmentPublishMs bounds one publication of the metadata keys.
+const SegmentPublishMs = 5000
+
+// SegmentFetchBatch is how many tasks are asked for at a time, as the published clients do.
+const SegmentFetchBatch = 16
+
+// SegmentTaskWorkers copies run at once: enough to keep a link busy, few enough that they do not crowd out readers.
+// SegmentTaskWorkersMax bounds the flag.
+const (
+	SegmentTaskWorkers    = 4
+	SegmentTaskWorkersMax = 64
+)
+
+// SegmentTaskQueue is how many fetched tasks wait for a worker; no more are fetched than fit.
+const SegmentTaskQueue = 64
+
+// SegmentTaskPayloadBytes and SegmentTaskTargets bound a task's text and its targets: far above what a master sends,
+// which lists segment names of one object's replicas.
+const (
+	SegmentTaskPayloadBytes = 1 << 20
+	SegmentTaskTargets      = 1024
+)
+
+// SegmentReportTries is how often the end of a task is told when the master does not answer.
+const SegmentReportTries = 3
+
+// SegmentTaskMs bounds one task from start to end. A master gives a task up after 300 s.
+const SegmentTaskMs = 240_000
+
+// SegmentHTTPConns, SegmentHTTPHeaderBytes and SegmentHTTPMs bound the daemon's HTTP port: probes and scrapers, small
+// requests, no bodies.
+const (
+	SegmentHTTPConns       = 256
+	SegmentHTTPHeaderBytes = 16 << 10
+	SegmentHTTPMs          = 10_000
+)
+
+// SegmentRailsDownMs is how long no RDMA device may carry traffic before pings are withheld: links that renegotiate are
+// back within it, and a master that gives silent clients up after 10 s keeps the segment through 15 s of a dead link.
+const SegmentRailsDownMs = 5000
+
+// SegmentRegisterLines bounds the lines about one registration that is under way.
+const SegmentRegisterLines = 10
+
+// SegmentPeerGIDMs bounds the look-up of a peer that sends no address with its queue pairs; the peer itself waits 12 s.
+const SegmentPeerGIDMs = 5000
+
+// SegmentLingerMs is how long a leaving daemon with connected RDMA peers keeps its memory registered after the unmount:
+// reads of that moment end within it, unless they are of more than some ten GB.
+const SegmentLingerMs = 1000
+
+// SegmentPeerSeries bounds the peers with series of their own in /metrics; a thousand clients on eight devices would be
+// a page that nobody scrapes. The counts of the others are added up.
+const SegmentPeerSeries = 256
