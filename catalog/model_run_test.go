@@ -87,6 +87,7 @@ func runModel(t *testing.T, p profile) {
 			}
 		}
 		r.c.compare()
+		r.c.compareSnapshot()
 	})
 }
 

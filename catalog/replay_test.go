@@ -42,6 +42,7 @@ func newTest(t testing.TB, cfg Config) *replayed {
 	})
 	t.Cleanup(func() {
 		r.compare()
+		r.compareSnapshot()
 		r.Close()
 		r.twin.Close()
 	})
@@ -70,7 +71,6 @@ func (r *replayed) compare() {
 	}
 	check(r.t, r.s)
 	check(r.t, r.twin.s)
-	r.compareSnapshot()
 }
 
 // compareSnapshot builds the state again from a snapshot of the twin.
