@@ -80,6 +80,9 @@ func TestGuestObjects(t *testing.T) {
 // testTCPBeside lets a client of each release read and write the same segment over TCP.
 func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[Release][]Item) {
 	perRelease(t, func(t *testing.T, release Release) {
+		if !*soak && release != Releases[len(Releases)/2] {
+			return // the releases do not differ in this
+		}
 		tcp := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: m.addressFor(release), Protocol: "tcp"})
 		for _, writer := range Releases {
 			get(t, tcp, all[writer][1])

@@ -61,7 +61,7 @@ func TestRDMA(t *testing.T) {
 	}
 	preload := buildShim(t, ctx)
 	// Each machine emulates one processor on a small host, so several of them share the work.
-	for _, s := range suites(preload) {
+	for _, s := range suites(preload, *soak) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			s.run(t, ctx, machine)
@@ -69,17 +69,22 @@ func TestRDMA(t *testing.T) {
 	}
 }
 
-// suites are what the emulated machines run, one each.
-func suites(preload string) []suite {
+// suites are what the emulated machines run, one each: what must be seen every time, or all there is.
+func suites(preload string, all bool) []suite {
 	interop := func(name, pattern string) suite {
 		return suite{name: name, pkg: "interop", args: []string{"-test.run=" + pattern, "-binaries=" + built.dir, "-shim=" + preload}}
 	}
 	if *inside != "" {
 		return []suite{interop("clients", *inside)}
 	}
+	clients, faults := "^TestGuest(Objects)$", "^TestGuest(DaemonKilled|Copies)$"
+	if all {
+		clients = "^TestGuest(Objects|TwoDevices|MetadataHTTP|Bundles)$"
+		faults = "^TestGuest(DaemonKilled|PortDown|DeviceDeleted|ClientKilled|Rounds|Copies)$"
+	}
 	return []suite{
-		interop("clients", "^TestGuest(Objects|TwoDevices|MetadataHTTP|Bundles)$"),
-		interop("faults", "^TestGuest(DaemonKilled|PortDown|DeviceDeleted|ClientKilled|Rounds|Copies)$"),
+		interop("clients", clients),
+		interop("faults", faults),
 		{name: "verbs", pkg: "rdma", args: []string{"-test.run=^TestVM"}},
 	}
 }
