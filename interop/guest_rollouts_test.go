@@ -23,12 +23,12 @@ func TestGuestBundles(t *testing.T) {
 		perRelease(t, func(t *testing.T, release Release) {
 			alone := *clusters[release]
 			alone.consume = alone.produce
-			alone.handOver(t, Bundle{Rows: 64, Seed: 1})
+			alone.handOver(t, Bundle{Rows: repeat(12, 64), Seed: 1})
 		})
 	})
 	t.Run("two processes", func(t *testing.T) {
 		perRelease(t, func(t *testing.T, release Release) {
-			clusters[release].handOver(t, Bundle{Rows: repeat(100, 500), Seed: 2, Chunk: repeat(64<<10, 0)})
+			clusters[release].handOver(t, Bundle{Rows: repeat(20, 500), Seed: 2, Chunk: repeat(16<<10, 0)})
 		})
 	})
 	rdmaSegment(t, r, m, 2, SegmentOptions{Devices: "rxe1"})
@@ -52,7 +52,7 @@ func otherProcess(t *testing.T, writer Release) *Client {
 // testBundleTwice writes a bundle with a copy of everything on each of two daemons. 0.3.12 asks for one copy of ragged fields
 // whatever it is told.
 func testBundleTwice(t *testing.T, c *trainingCluster) {
-	b := Bundle{Rows: 60, Seed: 8, Chunk: 64 << 10, Config: Config{"replica_num": 2}}
+	b := Bundle{Rows: repeat(12, 60), Seed: 8, Chunk: 16 << 10, Config: Config{"replica_num": 2}}
 	h := putBundle(t, c.produce, b)
 	twice, keys := 0, keysOf(t, c.master, "miles-object-store/")
 	for _, k := range keys {
