@@ -77,12 +77,10 @@ func TestGuestObjects(t *testing.T) {
 	t.Run("tcp beside", func(t *testing.T) { testTCPBeside(t, m, stores, all) })
 }
 
-// testTCPBeside lets a client of each release read and write the same segment over TCP.
+// testTCPBeside lets a client read and write the same segment over TCP: one that a later test wants anyhow, or when soaking
+// one of each release.
 func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[Release][]Item) {
-	perRelease(t, func(t *testing.T, release Release) {
-		if !*soak && release != Releases[len(Releases)/2] {
-			return // the releases do not differ in this
-		}
+	for _, release := range Releases[:repeat(1, len(Releases))] {
 		tcp := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: m.addressFor(release), Protocol: "tcp"})
 		for _, writer := range Releases {
 			get(t, tcp, all[writer][1])
@@ -91,7 +89,7 @@ func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[R
 		mine := rdmaItems(fmt.Sprintf("tcp %v/", release), 1, 81921, 3<<20)
 		putAll(t, tcp, mine)
 		getAll(t, stores[release], mine)
-	})
+	}
 }
 
 // TestGuestTwoDevices gives the daemon two devices, and clients one or two.
@@ -102,6 +100,9 @@ func TestGuestTwoDevices(t *testing.T) {
 	var before []Item
 	perRelease(t, func(t *testing.T, release Release) {
 		for _, devices := range []string{"rxe0,rxe1", "rxe0"} {
+			if !*soak && devices == "rxe0" && release != R13 {
+				continue
+			}
 			s := rdmaStore(t, guests.client(t, plain, release), StoreOptions{
 				Name: t.Name() + devices, Master: m.addressFor(release), Devices: devices,
 			})
