@@ -50,18 +50,6 @@ func (c *Catalog) Suspect(_ Time, id UUID) bool {
 	return true
 }
 
-// Suspects lists the segments of clients that missed pings and are still StageActive, for somebody who can ask them.
-func (c *Catalog) Suspects(now Time) (list []SegmentInfo) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, cl := range c.clients {
-		if cl.stage == StageActive && c.cfg.SuspectMissedPingsMs > 0 && now-cl.lastPing >= Time(c.cfg.SuspectMissedPingsMs) {
-			list = append(list, infosOf(c.s.segments.byOwner[id])...)
-		}
-	}
-	return list
-}
-
 // ClientStage gives the stage of a client; StageGone for one that mounted nothing or is forgotten.
 func (c *Catalog) ClientStage(id UUID) Stage {
 	c.mu.Lock()
