@@ -207,6 +207,9 @@ func (c *cluster) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	c.metadata.ServeHTTP(w, r)
 }
 
+// stateWarmup is the state of a leader whose pages do not answer yet.
+const stateWarmup = "leader_warmup"
+
 // Standing implements AdminSource.
 func (c *cluster) Standing() Standing {
 	own := c.member.Standing()
@@ -217,8 +220,14 @@ func (c *cluster) Standing() Standing {
 		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest,
 		LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
 	}
-	if own.State == replication.StateServing {
-		s.Role, s.Ready = "leader", c.service != nil && own.Ready
+	switch {
+	case own.State != replication.StateServing:
+	case c.service != nil:
+		s.Role, s.Ready = "leader", own.Ready
+	case own.Ready: // the lead was won a moment ago
+		s.Role, s.State, s.Promotable = "leader", stateWarmup, false
+	default: // it was lost a moment ago
+		s.State, s.Promotable = replication.StateStandby, false
 	}
 	return s
 }

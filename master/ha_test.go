@@ -66,7 +66,10 @@ func newMember(t *testing.T, etcd *etcdfake.Server, edits ...func(*Config)) *bed
 
 func (b *bed) awaitState(state string) {
 	b.t.Helper()
-	waitFor(b.t, "a member that is "+state, func() bool { s := b.cluster.Standing(); return s.State == state && (s.Ready || s.Promotable) })
+	waitFor(b.t, "a member that is "+state, func() bool {
+		s := b.cluster.Standing()
+		return s.State == state && (s.Ready || state != "serving" && s.Promotable)
+	})
 }
 
 func adminGet(t *testing.T, b *bed, path string) (status int, text string, header http.Header) {
