@@ -197,6 +197,8 @@ workloads:
 		for _, i := range items {
 			put(t, cache, i, nil)
 		}
+		over, quiet := make(chan struct{}), make(chan []time.Duration, 1)
+		go func() { quiet <- quietPuts(t, cache, over) }()
 		refused, written := 0, int64(0)
 		for n := 0; written < 72*mib && n < 120; n++ {
 			_, bytes, _, err := c.produce.PutBundle(Bundle{Rows: 150, Seed: n, Longest: 1500})
@@ -209,6 +211,9 @@ workloads:
 			}
 			refused++
 		}
+		close(over)
+		times := <-quiet
+		t.Logf("%d puts of 64 KiB into the cache beside the burst: median %v, p99 %v", len(times), times[len(times)/2], times[len(times)*99/100])
 		if refused == 0 {
 			t.Error("nothing of the burst was refused")
 		}
@@ -228,4 +233,27 @@ workloads:
 			t.Errorf("%d bundles refused, %v puts counted with a reason", refused, reasons)
 		}
 	})
+}
+
+// quietPuts writes and removes a small object until over is closed, once at least, and answers with the sorted times of the
+// writes.
+func quietPuts(t *testing.T, s *Store, over <-chan struct{}) (times []time.Duration) {
+	for n := 0; ; n++ {
+		item := Item{Key: Key(fmt.Sprintf("kv/quiet/%d", n)), Size: 64 << 10, Seed: int64(n)}
+		began := time.Now()
+		if code, err := s.Put(item, nil); err != nil || code != codeOK {
+			t.Errorf("a put within the reservation: %d, %v", code, err)
+		}
+		times = append(times, time.Since(began).Round(10*time.Microsecond))
+		var code int
+		if err := s.Call(&code, "remove", item.Key); err != nil || code != 0 {
+			t.Errorf("remove: %d, %v", code, err)
+		}
+		select {
+		case <-over:
+			slices.Sort(times)
+			return times
+		default:
+		}
+	}
 }
