@@ -24,7 +24,7 @@ func TestKilledProducers(t *testing.T) {
 		slow := startStore(t, r, release, StoreOptions{Master: m.RPC})
 		put(t, slow, Item{Key: "hello", Size: 1, Seed: 1}, nil) // shows its release
 		dice := rand.New(rand.NewPCG(uint64(release), 20))
-		for n := range repeat(2, 10) {
+		for n := range repeat(2, 15) {
 			killTwo(t, r, m, slow, release, n, dice)
 		}
 		if n := metric(t, m, "master_bundle_orphans_total"); n == 0 {
@@ -55,7 +55,7 @@ func killTwo(t *testing.T, r *Rig, m *Master, slow *Store, release Release, roun
 	})
 	between := startStore(t, r, release, StoreOptions{Master: m.RPC})
 	within := startStore(t, r, release, StoreOptions{Master: m.RPC, BufferBytes: 128 * mib})
-	after, wait := dice.IntN(24), time.Duration(dice.IntN(400))*time.Millisecond
+	after, wait := dice.IntN(24), time.Duration(dice.IntN(200))*time.Millisecond
 	var dying sync.WaitGroup
 	dying.Go(func() {
 		if between.Do("bundle_die", map[string]any{"rows": 60, "seed": round, "after": after}, nil) == nil {
