@@ -39,6 +39,7 @@ type Member struct {
 	applied atomic.Uint64 // the history of a standby is that far
 	newest  atomic.Uint64 // number of the newest record seen in etcd
 	heard   atomic.Int64  // when, in nanoseconds of bootTime
+	lease   atomic.Int64  // what the leader's key that this member made last is bound to
 	state   atomic.Value  // string; see State
 
 	mu      sync.Mutex
@@ -103,7 +104,7 @@ func (m *Member) setView(v View, revision int64) {
 // Follow keeps the view up to date until ctx ends.
 func (m *Member) Follow(ctx context.Context) error {
 	key, etcd := m.shelf.keys.leader, m.shelf.etcd
-	for {
+	for started := false; ; {
 		now, _, revision, err := etcd.Range(ctx, key, key+"\x00", etcdkv.Page{})
 		if err == nil {
 			v := View{}
@@ -111,6 +112,10 @@ func (m *Member) Follow(ctx context.Context) error {
 				v = View{string(now[0].Value), now[0].Created}
 			}
 			m.setView(v, revision)
+			if len(now) > 0 && !started {
+				m.buryPredecessor(ctx, now[0])
+			}
+			started = true
 			err = etcd.Watch(ctx, key, key+"\x00", revision+1, func(events []etcdkv.Event, _ int64) error {
 				for _, e := range events {
 					if e.Deleted {
@@ -271,6 +276,7 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.lease.Store(lease)
 	created, err := m.takeKey(ctx, lease)
 	if err == nil && created > 0 {
 		// What the one before has written last may have come after the reading; nothing comes after this.

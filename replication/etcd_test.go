@@ -376,3 +376,23 @@ func TestVigil(t *testing.T) {
 	cancel()
 	<-vigil
 }
+
+// TestStartedAgain starts a master again at the address of one that is gone while the lease of that one runs: it leads
+// without waiting.
+func TestStartedAgain(t *testing.T) {
+	c := newCluster(t)
+	first := c.join("127.0.0.1:1").lead()
+	first.mount(1, 1<<20)
+	first.settle()
+	before, _ := c.etcd.Value(c.keys.leader)
+	again := c.join("127.0.0.1:1")
+	second := again.lead()
+	if objects := second.cat.Stats().Segments; objects != 1 {
+		t.Errorf("%d segments", objects)
+	}
+	view, _ := again.View()
+	if after, _ := c.etcd.Value(c.keys.leader); before != after || view.Created != second.term().Created() {
+		t.Errorf("the key had %q, has %q; the view is %+v", before, after, view)
+	}
+	waitFor(t, "the first to see that it is deposed", func() bool { return !first.term().Leads() })
+}
