@@ -145,7 +145,7 @@ func (t *Term) rollAgain(ctx context.Context) error {
 func (t *Term) maybeSnapshot(ctx context.Context) error {
 	k := &t.keeper
 	wrote := k.wrote.Load()
-	if wrote < max(limits.LogEtcdSnapshotBytes, k.snapshotBytes.Load()) {
+	if wrote < max(t.snapshotBytes, k.snapshotBytes.Load()) {
 		return nil
 	}
 	began := time.Now()

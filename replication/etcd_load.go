@@ -18,7 +18,8 @@ import (
 
 // shelf is the log of a cluster as it lies in etcd.
 type shelf struct {
-	etcd    *etcdkv.Cluster
+	etcd    Store
+	boot    func() int64 // a clock that also counts while the machine sleeps, in nanoseconds
 	keys    keyspace
 	catalog catalog.Config
 	log     *zap.Logger

@@ -25,10 +25,11 @@ var ErrDeposed = errors.New("this master does not lead any more")
 type Term struct {
 	core
 	shelf
-	created int64 // revision at which the leader's key was made: it names the term
-	lease   int64
-	ttl     time.Duration
-	compact bool
+	created       int64 // revision at which the leader's key was made: it names the term
+	lease         int64
+	ttl           time.Duration
+	compact       bool
+	snapshotBytes int64 // written since the last snapshot before the next is made
 
 	bound atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
 	nudge chan struct{} // holds one item when there is something to tidy up
@@ -49,10 +50,10 @@ func bootTime() int64 {
 	return ts.Nano()
 }
 
-func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, compact bool) *Term {
+func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, cfg *MemberConfig) *Term {
 	last := h.Last
 	t := &Term{
-		core: newCore(), shelf: s, created: created, lease: lease, ttl: ttl, compact: compact,
+		core: newCore(), shelf: s, created: created, lease: lease, ttl: ttl, compact: cfg.Compact, snapshotBytes: cfg.SnapshotBytes,
 		nudge: make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
 	}
 	t.bounded = true
@@ -90,7 +91,7 @@ func (t *Term) Leads() bool {
 	case <-t.deposed:
 		return false
 	default:
-		return bootTime() < t.bound.Load()
+		return t.boot() < t.bound.Load()
 	}
 }
 
@@ -238,7 +239,7 @@ func (t *Term) poke() {
 func (t *Term) renew(ctx context.Context) {
 	wait := t.ttl / limits.LeaderRenewals
 	for pause(ctx, wait) {
-		sent := bootTime()
+		sent := t.boot()
 		err := t.etcd.KeepAlive(ctx, t.lease)
 		wait = t.ttl / limits.LeaderRenewals
 		switch {

@@ -137,28 +137,60 @@ type Condition struct {
 }
 
 // Op is a step of a transaction. The zero value is useless; Put, Delete, Get and their kin make one.
-type Op struct{ op clientv3.Op }
+type Op struct {
+	Kind  OpKind
+	Key   string
+	To    string // of a range: the first key that is not in it; empty: the one key
+	Value []byte
+	Lease int64 // of OpPut; 0: none
+	Limit int64 // of OpGet: keys; 0 = all
+}
+
+// OpKind is what a step does.
+type OpKind uint8
+
+// The kinds of steps.
+const (
+	OpPut OpKind = iota + 1
+	OpDelete
+	OpGet
+)
 
 // Put sets a key. A lease other than 0 ends the key with the lease.
 func Put(key string, value []byte, lease int64) Op {
-	if lease == 0 {
-		return Op{clientv3.OpPut(key, string(value))}
-	}
-	return Op{clientv3.OpPut(key, string(value), clientv3.WithLease(clientv3.LeaseID(lease)))}
+	return Op{Kind: OpPut, Key: key, Value: value, Lease: lease}
 }
 
 // Delete removes a key.
-func Delete(key string) Op { return Op{clientv3.OpDelete(key)} }
+func Delete(key string) Op { return Op{Kind: OpDelete, Key: key} }
 
 // DeleteRange removes the keys from one up to, and without, another.
-func DeleteRange(from, to string) Op { return Op{clientv3.OpDelete(from, clientv3.WithRange(to))} }
+func DeleteRange(from, to string) Op { return Op{Kind: OpDelete, Key: from, To: to} }
 
 // Get reads a key.
-func Get(key string) Op { return Op{clientv3.OpGet(key)} }
+func Get(key string) Op { return Op{Kind: OpGet, Key: key} }
 
 // GetRange reads the keys from one up to, and without, another, but no more than limit.
 func GetRange(from, to string, limit int64) Op {
-	return Op{clientv3.OpGet(from, clientv3.WithRange(to), clientv3.WithLimit(limit))}
+	return Op{Kind: OpGet, Key: from, To: to, Limit: limit}
+}
+
+// native is the step as the library wants it.
+func (o *Op) native() clientv3.Op {
+	var opts []clientv3.OpOption
+	if o.To != "" {
+		opts = append(opts, clientv3.WithRange(o.To))
+	}
+	switch o.Kind {
+	case OpPut:
+		if o.Lease != 0 {
+			opts = append(opts, clientv3.WithLease(clientv3.LeaseID(o.Lease)))
+		}
+		return clientv3.OpPut(o.Key, string(o.Value), opts...)
+	case OpDelete:
+		return clientv3.OpDelete(o.Key, opts...)
+	}
+	return clientv3.OpGet(o.Key, append(opts, clientv3.WithLimit(o.Limit))...)
 }
 
 // KV is a key as etcd has it.
@@ -186,7 +218,7 @@ func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwi
 	ops := func(list []Op) []clientv3.Op {
 		out := make([]clientv3.Op, len(list))
 		for i := range list {
-			out[i] = list[i].op
+			out[i] = list[i].native()
 		}
 		return out
 	}
