@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/hostport"
 	"mooncake/internal/units"
 	"mooncake/segment"
@@ -42,7 +43,8 @@ func newOptions(programName string) *options {
 	}
 	f, c := o.flags, &o.cfg
 	f.SortFlags = true
-	f.StringVar(&c.MasterAddress, "master_server_address", c.MasterAddress, "host:port of the master (env MOONCAKE_MASTER)")
+	f.StringVar(&c.MasterAddress, "master_server_address", c.MasterAddress, "host:port of the master, or etcd://host:port;host:port to follow the one that leads (env MOONCAKE_MASTER)")
+	f.StringVar(&c.ClusterID, "cluster_id", c.ClusterID, "name of the masters' cluster, with etcd:// (env MC_STORE_CLUSTER_ID)")
 	const hostHelp = "address or name under which other hosts reach this one (env MOONCAKE_LOCAL_HOSTNAME); empty takes the first address of the host"
 	f.StringVar(&c.LocalHostname, "local_hostname", "", hostHelp)
 	f.StringVar(&c.LocalHostname, "host", "", "same as --local_hostname")
@@ -132,6 +134,9 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		}
 	}
 	env("MOONCAKE_MASTER", &c.MasterAddress, "master_server_address")
+	if strings.HasPrefix(c.MasterAddress, etcdkv.Scheme) {
+		env("MC_STORE_CLUSTER_ID", &c.ClusterID, "cluster_id")
+	}
 	env("MOONCAKE_LOCAL_HOSTNAME", &c.LocalHostname, "local_hostname", "host")
 	env("MOONCAKE_TE_META_DATA_SERVER", &c.MetadataServer, "metadata_server")
 	env("MOONCAKE_PROTOCOL", &c.Protocol, "protocol")

@@ -263,6 +263,12 @@ func TestOptions(t *testing.T) {
 			"--master_server_address=10.0.0.9:50051", "--local_hostname=10.0.0.1", "--metadata_server=etcd://e:2379",
 			"--device_names=mlx5_1", "--global_segment_size=536870912",
 		}, "comes from MOONCAKE_MASTER"},
+		"by etcd": {"mooncake-segment", []string{"--host=h", "--master_server_address=etcd://a:1,b"}, map[string]string{"MC_STORE_CLUSTER_ID": "blue"}, []string{
+			"--master_server_address=etcd://a:1,b", "--cluster_id=blue",
+		}, "comes from MC_STORE_CLUSTER_ID"},
+		"by etcd, flags": {"mooncake-segment", []string{"--host=h", "--master_server_address=etcd://a:1", "--cluster_id=red"}, map[string]string{"MC_STORE_CLUSTER_ID": "blue"}, []string{
+			"--cluster_id=red",
+		}, ""},
 		"flags win": {"mooncake-segment", []string{"--host=h", "--global_segment_size=1GiB"}, map[string]string{
 			"MOONCAKE_LOCAL_HOSTNAME": "other", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",
 		}, []string{"--local_hostname=h", "--global_segment_size=1073741824"}, ""},
@@ -313,6 +319,7 @@ func TestConfigReadsBack(t *testing.T) {
 	for _, args := range [][]string{
 		{"--host=10.0.0.1"},
 		{"--host=[::1]:18000", "--data_port=18001", "--segment_name=n", "--prefault", "--hugepages=off", "--io=std", "--fresh", "--noenable_http_server"},
+		{"--host=h", "--master_server_address=etcd://a:1;b:2", "--cluster_id=red"},
 		{"--host=h", "--state_dir=/tmp", "--ports_file=/tmp/p", "--bind_address=127.0.0.1", "--device_names=a,b", "--task_workers=9", "--data_sndbuf=0"},
 	} {
 		text := read(args)

@@ -775,6 +775,10 @@ const SegmentFileNameBytes = 180
 // SegmentNameBytes bounds a segment's name: it is part of keys and of every replica descriptor.
 const SegmentNameBytes = 255
 
+// SegmentPoolBytes bounds the name of the masters that a segment belongs to: the addresses of etcd and the cluster's name,
+// which must fit into the state file with everything else.
+const SegmentPoolBytes = 2048
+
 // SegmentStateBytes is the largest state file: what fits the seal page behind the arena, head excluded.
 const SegmentStateBytes = 4096 - 16
 
