@@ -113,15 +113,8 @@ func (s *Server) takeTurns(ctx context.Context) error {
 // lead answers calls for one term.
 func (s *Server) lead(ctx context.Context, term *replication.Term, past *replication.History) error {
 	c := s.cluster
-	service := emptyService(s.cfg, s.log, c.calls)
-	service.cat = past.Catalog
-	// Times in the log are those of other machines. This one goes on from the last of them and compares it with none of
-	// its own: what depends on time lasts longer rather than shorter.
-	service.clock.StartAt(past.Time + 1)
-	service.cat.Resume(service.clock.Now())
-	service.keep(term, past.Names)
-	service.history.term = term
-	if err := service.ready(); err != nil {
+	service, err := serviceOf(s.cfg, s.log, c.calls, term, past)
+	if err != nil {
 		return err
 	}
 	turn := &Server{cfg: s.cfg, log: s.log}
@@ -157,6 +150,19 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 			}
 		})
 	})
+}
+
+// serviceOf makes the service of a term: it goes on where the history ends.
+func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replication.Term, past *replication.History) (*Service, error) {
+	s := emptyService(cfg, log, calls)
+	s.cat = past.Catalog
+	// Times in the log are those of other machines. This one goes on from the last of them and compares it with none of
+	// its own: what depends on time lasts longer rather than shorter.
+	s.clock.StartAt(past.Time + 1)
+	s.cat.Resume(s.clock.Now())
+	s.keep(term, past.Names)
+	s.history.term = term
+	return s, s.ready()
 }
 
 func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
