@@ -106,7 +106,8 @@ func (s *Server) takeTurns(ctx context.Context) error {
 			s.handOver(term)
 			return nil
 		}
-		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()), zap.Error(err))
+		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()),
+			zap.Uint64("unacked_records", term.Stats().Unacked), zap.Error(err))
 	}
 }
 
@@ -162,6 +163,7 @@ func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replicat
 	s.cat.Resume(s.clock.Now())
 	s.keep(term, past.Names)
 	s.history.term = term
+	s.history.async = cfg.HAAck == ackAsync
 	return s, s.ready()
 }
 
@@ -230,6 +232,7 @@ func (c *cluster) Standing() Standing {
 	case own.State != replication.StateServing:
 	case c.service != nil:
 		s.Role, s.Ready = "leader", own.Ready
+		s.Unacked = c.service.history.term.Stats().Unacked
 	case own.Ready: // the lead was won a moment ago
 		s.Role, s.State, s.Promotable = "leader", stateWarmup, false
 	default: // it was lost a moment ago
@@ -251,7 +254,7 @@ func (c *cluster) Stats() metrics.Stats {
 	if c.service != nil {
 		log := c.service.history.term.Stats()
 		ha.LogRecords, ha.LogBytes, ha.LogMicros = log.Records, log.Bytes, uint64(log.WriteTime.Microseconds())
-		ha.Snapshots, ha.Failed = log.Snapshots, log.SnapshotErrors
+		ha.Snapshots, ha.Failed, ha.Unacked = log.Snapshots, log.SnapshotErrors, log.Unacked
 		out = c.service.Stats()
 		out.HA = ha
 	}

@@ -183,8 +183,12 @@ func TestDeposed(t *testing.T) {
 		waitFor(t, "another term", func() bool {
 			leaders := 0
 			for _, b := range members {
-				if s := b.cluster.Standing(); s.Ready && s.ViewVersion > before {
+				s := b.cluster.Standing()
+				switch serves := b.cluster.leading(func(*Service) {}); {
+				case s.Ready && s.ViewVersion > before:
 					leaders++
+				case serves: // it does not know yet
+					return false
 				}
 			}
 			return leaders == 1

@@ -19,6 +19,7 @@ import (
 type history struct {
 	journal journal
 	term    term              // nil unless this master is one of several
+	async   bool              // --ha_ack=async
 	names   map[string][]byte // recovered names of the metadata server
 }
 
@@ -27,6 +28,8 @@ type journal interface {
 	catalog.Log
 	AppendName(n replication.NameChange) (number uint64)
 	Last() (number uint64)
+	Durable() (number uint64)
+	Wait(ctx context.Context, number uint64) error
 	After(number uint64, do func())
 	Room(ctx context.Context) error
 	OnDurable(f func(number uint64))
@@ -57,12 +60,33 @@ var askOnly = func() (only [wire.NumCalls]bool) {
 	return only
 }()
 
+// The values of --ha_ack.
+const (
+	ackDurable = "durable"
+	ackAsync   = "async"
+)
+
+// ackEarly are the calls that --ha_ack=async answers before their outcome is durable. What a failover takes back of them is
+// an object, or the absence of one. The others give ranges to writers, or tell owners that theirs are not used any more:
+// answered early, a failover would let bytes of one object pass for those of another.
+var ackEarly = func() (early [wire.NumCalls]bool) {
+	for _, id := range [...]wire.CallID{
+		wire.CallPutEnd, wire.CallBatchPutEnd, wire.CallUpsertEnd, wire.CallBatchUpsertEnd,
+		wire.CallPutRevoke, wire.CallBatchPutRevoke, wire.CallUpsertRevoke, wire.CallBatchUpsertRevoke,
+		wire.CallRemove, wire.CallBatchRemove, wire.CallRemoveByRegex, wire.CallRemoveAll, wire.CallBatchReplicaClear,
+	} {
+		early[id] = true
+	}
+	return early
+}()
+
 // openHistory reads the journal and makes its catalog the service's.
 func (s *Service) openHistory() error {
 	if s.cfg.DataDir == "" {
 		s.cat = catalog.New(s.cfg.catalog())
 		if s.cfg.journal != nil {
 			s.keep(s.cfg.journal, nil)
+			s.history.async = s.cfg.HAAck == ackAsync
 		}
 		return nil
 	}
@@ -101,11 +125,17 @@ func (h *history) admit(id wire.CallID) error {
 	return h.journal.Room(ctx)
 }
 
-// decided notes on the connection that the reply of a call has to wait for everything decided so far.
-func (h *history) decided(p *peerConn, id wire.CallID) {
-	if h.journal != nil && !askOnly[id] {
+// decided notes on the connection that the reply of a call has to wait for everything decided so far. An error says that
+// the log does not take it.
+func (h *history) decided(p *peerConn, id wire.CallID) error {
+	switch {
+	case h.journal == nil || askOnly[id]:
+	case h.async && ackEarly[id]:
+		return h.journal.Err()
+	default:
 		p.waits = h.journal.Last()
 	}
+	return nil
 }
 
 // Settle holds the replies of a connection until what they tell is durable.
@@ -113,7 +143,7 @@ func (p *port) Settle(c *rpc.Conn) error {
 	if pc, ok := c.Tag.(*peerConn); ok && pc.waits != 0 {
 		number := pc.waits
 		pc.waits = 0
-		if err := p.history.journal.WaitDurable(number); err != nil {
+		if err := p.history.waitFor(number); err != nil {
 			return err
 		}
 	}
@@ -155,7 +185,17 @@ func (h *history) wait() error {
 	if h.journal == nil {
 		return nil
 	}
-	return h.journal.WaitDurable(h.journal.Last())
+	return h.waitFor(h.journal.Last())
+}
+
+// waitFor returns when everything up to a number is durable. Nobody is kept waiting for ever.
+func (h *history) waitFor(number uint64) error {
+	if h.journal.Durable() >= number {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limits.LogRoomMs*time.Millisecond)
+	defer cancel()
+	return h.journal.Wait(ctx, number)
 }
 
 // start writes the journal from now on, until the function it returns is called: after everybody who decides has ended.

@@ -23,6 +23,7 @@ type core struct {
 	mu      sync.Mutex
 	full    []*batch // as large as they may be, oldest first
 	waiting int      // bytes in them
+	undone  int      // decisions that are not durable
 	open    *batch
 	spare   *batch
 	written chan struct{} // closed, and made anew, when durable grows or the log fails
@@ -71,6 +72,7 @@ func (c *core) AppendName(n NameChange) uint64 {
 func (c *core) appended() uint64 {
 	number := c.open.number
 	c.open.appends++
+	c.undone++
 	switch {
 	case c.err != nil:
 		c.open.start(number, number, nil) // nobody will read it
@@ -132,6 +134,7 @@ func (c *core) done(b *batch) {
 		b.buf = nil
 	}
 	c.durable.Store(b.number)
+	c.undone -= b.appends
 	close(c.written)
 	c.written = make(chan struct{})
 	ready := 0
@@ -154,6 +157,13 @@ func (c *core) Last() uint64 {
 		return c.open.number - 1
 	}
 	return c.open.number // after a failure: one that never becomes durable
+}
+
+// undurable counts the decisions that are not durable.
+func (c *core) undurable() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(c.undone)
 }
 
 // Durable is the number of the newest durable record.

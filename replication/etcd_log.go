@@ -272,6 +272,6 @@ func (t *Term) Stats() Stats {
 	return Stats{
 		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
 		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
-		Failed: t.Err() != nil && t.Err() != errClosed,
+		Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
 	}
 }
