@@ -87,6 +87,8 @@ type Config struct {
 	LeaderTTL    time.Duration
 	// HAAck says when a call is answered: "durable" once its outcome is in etcd, or "async" once it waits to be written.
 	HAAck string
+	// Etcd says how etcd is reached.
+	Etcd etcdkv.Access
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
@@ -196,7 +198,7 @@ func (c *Config) checkHA() error {
 	if _, err := etcdkv.ParseEndpoints(c.HAConnString); err != nil {
 		return fmt.Errorf("--ha_backend_connstring: %w", err)
 	}
-	return nil
+	return c.Etcd.Check()
 }
 
 // checkPortsDiffer says which two flags want one port, where opening it twice would only say that it is in use.
@@ -268,6 +270,7 @@ func (c *Config) String() string {
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
 		add("etcd_compact", c.EtcdCompact)
+		c.Etcd.Flags(add)
 	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)

@@ -49,11 +49,16 @@ func (s *Server) joinCluster() error {
 		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
 	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
-		Endpoints: endpoints, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
+		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
 		Catalog: s.cfg.catalog(), Log: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limits.EtcdCallMs*time.Millisecond)
+	defer cancel()
+	if err := c.member.Prove(ctx); err != nil {
+		return errors.Join(fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err), c.member.Close())
 	}
 	s.cluster = c
 	s.admin = NewAdmin(c, c.calls, adminBuild)
@@ -162,6 +167,7 @@ func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replicat
 	s.clock.StartAt(past.Time + 1)
 	s.cat.Resume(s.clock.Now())
 	s.keep(term, past.Names)
+	s.cat.CloseWindows(s.clock.Now())
 	s.history.term = term
 	s.history.async = cfg.HAAck == ackAsync
 	return s, s.ready()

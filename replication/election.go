@@ -18,6 +18,7 @@ import (
 // MemberConfig says which cluster a master belongs to.
 type MemberConfig struct {
 	Endpoints []string // of etcd
+	Access    etcdkv.Access
 	Cluster   string
 	Address   string        // host:port at which clients reach this master
 	TTL       time.Duration // of the leader's lease
@@ -37,7 +38,7 @@ type MemberConfig struct {
 // complete fills in the real world.
 func (c *MemberConfig) complete() error {
 	if c.Store == nil {
-		etcd, err := etcdkv.OpenCluster(c.Endpoints)
+		etcd, err := etcdkv.OpenCluster(c.Endpoints, c.Access)
 		if err != nil {
 			return err
 		}
@@ -111,6 +112,14 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 	}
 	m.state.Store(StateStarting)
 	return m, nil
+}
+
+// Prove tells what makes etcd unusable and does not pass by waiting. It waits for an answer.
+func (m *Member) Prove(ctx context.Context) error {
+	if etcd, ok := m.shelf.etcd.(*etcdkv.Cluster); ok {
+		return etcd.Prove(ctx, m.shelf.keys.leader)
+	}
+	return nil
 }
 
 // Close ends the connections.

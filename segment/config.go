@@ -41,6 +41,8 @@ type Config struct {
 	// MetadataServer is P2PHANDSHAKE, http://host:port/metadata or etcd://host:port. All clients of a cluster and all
 	// daemons must name the same one.
 	MetadataServer string
+	// Etcd says how etcd is reached, for MasterAddress and MetadataServer.
+	Etcd etcdkv.Access
 	// Protocol is the transport announced: tcp, or rdma. Without a metadata server a daemon of rdma serves peers of tcp as
 	// well.
 	Protocol string
@@ -113,7 +115,7 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.Etcd.Check} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -313,6 +315,7 @@ func (c *Config) String() string {
 	}
 	add("global_segment_size", c.SegmentBytes)
 	add("metadata_server", c.MetadataServer)
+	c.Etcd.Flags(add)
 	add("protocol", c.Protocol)
 	if c.DeviceNames != "" {
 		add("device_names", c.DeviceNames)

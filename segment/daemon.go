@@ -114,6 +114,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := d.openServices(); err != nil {
 		return err
 	}
+	if err := d.leader.prove(ctx); err != nil {
+		return err
+	}
 	if d.cfg.PortsFile != "" {
 		return d.Ports().write(d.cfg.PortsFile)
 	}
@@ -189,7 +192,7 @@ func (d *Daemon) newState() (*State, error) {
 }
 
 func (d *Daemon) openServices() error {
-	store, err := descriptor.Open(d.cfg.MetadataServer)
+	store, err := descriptor.Open(d.cfg.MetadataServer, d.cfg.Etcd)
 	if err != nil {
 		return fmt.Errorf("--metadata_server: %w", err)
 	}

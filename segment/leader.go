@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -48,13 +49,26 @@ func newLeader(c *Config, log *zap.Logger) (*leader, error) {
 	if err != nil {
 		return nil, err
 	}
-	etcd, err := etcdkv.OpenCluster(endpoints)
+	etcd, err := etcdkv.OpenCluster(endpoints, c.Etcd)
 	if err != nil {
 		return nil, err
 	}
 	l := &leader{etcd: etcd, key: leaderKey(c.ClusterID), log: log}
 	l.reign, l.end = context.WithCancel(context.Background())
 	return l, nil
+}
+
+// prove tells what no waiting cures.
+func (l *leader) prove(ctx context.Context) error {
+	if l.etcd == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limits.EtcdCallMs*time.Millisecond)
+	defer cancel()
+	if err := l.etcd.Prove(ctx, l.key); err != nil {
+		return fmt.Errorf("--master_server_address: %w", err)
+	}
+	return nil
 }
 
 // leaderKey is where the masters of a cluster, ours and the published ones, put who leads.

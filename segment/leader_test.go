@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/etcdkv/etcdfake"
 	"mooncake/wire"
 )
@@ -143,5 +144,43 @@ func TestSamePool(t *testing.T) {
 	c := Config{MasterAddress: "etcd://a,b", ClusterID: "blue"}
 	if c.pool() != known {
 		t.Errorf("%s", c.pool())
+	}
+}
+
+// TestGuardedEtcd goes to an etcd that asks for TLS and a password, for the leader's key and the descriptor alike. A wrong
+// password ends the start.
+func TestGuardedEtcd(t *testing.T) {
+	authority, err := etcdfake.NewAuthority(t.TempDir(), "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := authority.Server("etcd", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := etcdfake.StartGuarded(etcdfake.Options{TLS: config, Users: map[string]string{"segments": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Stop)
+	m := newFakeMaster(t)
+	etcd.Set(viewKey, m.addr)
+	c := daemonConfig(t, m)
+	c.MasterAddress = "etcd://" + etcd.Address()
+	c.MetadataServer, c.SegmentName = c.MasterAddress, "guarded"
+	c.Etcd = etcdkv.Access{CACert: authority.File, User: "segments", Password: "secret"}
+	d := run(t, c)
+	knows(t, m, d)
+	if _, published := etcd.Value("mooncake/ram/guarded"); !published {
+		t.Error("the descriptor is not in etcd")
+	}
+	wrong := *c
+	wrong.ShmDir, wrong.SegmentName, wrong.Etcd.Password = t.TempDir(), "wrong", "guess"
+	_, err = Open(t.Context(), wrong, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), "--master_server_address") || !strings.Contains(err.Error(), "user segments") || strings.Contains(err.Error(), "guess") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	if text := c.String(); strings.Contains(text, "secret") || !strings.Contains(text, "--etcd_user=segments") {
+		t.Errorf("the settings are told as %s", text)
 	}
 }

@@ -194,6 +194,8 @@ func TestRefusals(t *testing.T) {
 		"level":             {[]string{"--log_level=loud"}, []string{"--log_level=loud"}},
 		"buffer":            {[]string{"--data_sndbuf=1tb"}, []string{"--data_sndbuf"}},
 		"metadata":          {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
+		"etcd's files":      {[]string{"--etcd_cacert=/nonexistent/ca.pem"}, []string{"--etcd_cacert", "/nonexistent/ca.pem"}},
+		"etcd's user":       {[]string{"--etcd_user=u"}, []string{"--etcd_user=u", "--etcd_password_file", "MOONCAKE_ETCD_PASSWORD"}},
 		"level, checked":    {[]string{"--check_config", "--log_level=loud"}, []string{"--log_level=loud"}},
 		"metadata, checked": {[]string{"--check_config", "--metadata_server=h:99999"}, []string{"--metadata_server", "99999"}},
 	} {
@@ -268,6 +270,9 @@ func TestOptions(t *testing.T) {
 		}, "comes from MC_STORE_CLUSTER_ID"},
 		"by etcd, flags": {"mooncake-segment", []string{"--host=h", "--master_server_address=etcd://a:1", "--cluster_id=red"}, map[string]string{"MC_STORE_CLUSTER_ID": "blue"}, []string{
 			"--cluster_id=red",
+		}, ""},
+		"etcd, guarded": {"mooncake-segment", []string{"--host=h", "--etcd_cacert=system", "--etcd_user=u"}, map[string]string{"MOONCAKE_ETCD_PASSWORD": "secret"}, []string{
+			"--etcd_cacert=system", "--etcd_user=u",
 		}, ""},
 		"flags win": {"mooncake-segment", []string{"--host=h", "--global_segment_size=1GiB"}, map[string]string{
 			"MOONCAKE_LOCAL_HOSTNAME": "other", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,33 +28,56 @@ type Cluster struct {
 }
 
 type member struct {
-	address string
-	etcd    *clientv3.Client
-	until   atomic.Int64 // left aside until then, in Unix nanoseconds
+	address   string
+	etcd      *clientv3.Client
+	identity  *identity // nil: nobody in particular
+	transport transport
+	until     atomic.Int64 // left aside until then, in Unix nanoseconds
 }
 
 // ErrCompacted says that a watch begins, or a read asks, before what etcd still has.
 var ErrCompacted = errors.New("etcd has compacted the revision")
 
 // OpenCluster makes a client for the endpoints. It does not wait for connections.
-func OpenCluster(endpoints []string) (*Cluster, error) {
+func OpenCluster(endpoints []string, access Access) (*Cluster, error) {
+	config, password, err := access.load()
+	if err != nil {
+		return nil, err
+	}
 	c := &Cluster{call: limits.EtcdTryMs * time.Millisecond, aside: limits.EtcdAsideMs * time.Millisecond}
 	for _, address := range endpoints {
-		etcd, err := clientv3.New(clientv3.Config{
+		m := &member{address: address, transport: newTransport(config)}
+		opts := []grpc.DialOption{grpc.WithTransportCredentials(m.transport)}
+		if access.User != "" {
+			m.identity = &identity{user: access.User, password: password}
+			opts = append(opts, grpc.WithPerRPCCredentials(m.identity))
+		}
+		m.etcd, err = clientv3.New(clientv3.Config{
 			Endpoints:            []string{address},
 			DialTimeout:          limits.EtcdDialMs * time.Millisecond,
 			DialKeepAliveTime:    limits.EtcdKeepaliveMs * time.Millisecond,
 			DialKeepAliveTimeout: limits.EtcdDialMs * time.Millisecond,
 			MaxUnaryRetries:      1, // the next member is the retry
 			Logger:               zap.NewNop(),
+			DialOptions:          opts,
 		})
 		if err != nil {
 			_ = c.Close() // the error that led here is the one that counts
 			return nil, fmt.Errorf("etcd %s: %w", address, err)
 		}
-		c.members = append(c.members, &member{address: address, etcd: etcd})
+		c.members = append(c.members, m)
 	}
 	return c, nil
+}
+
+// Prove asks for a key and returns what makes etcd unusable and does not pass by waiting: ErrRefused or ErrDenied. Members
+// that are merely away prove nothing.
+func (c *Cluster) Prove(ctx context.Context, key string) error {
+	_, _, _, err := c.Range(ctx, key, key+"\x00", Page{KeysOnly: true})
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrDenied) {
+		return err
+	}
+	return nil
 }
 
 // Close ends the connections.
@@ -90,7 +114,7 @@ func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Con
 			break
 		}
 		bounded, cancel := context.WithTimeout(ctx, c.call)
-		err := call(bounded, m.etcd)
+		err := m.call(bounded, call)
 		cancel()
 		if err == nil {
 			m.until.Store(0)
@@ -99,13 +123,16 @@ func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Con
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return ErrCompacted
 		}
+		if errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrDenied)
+		}
 		if !elsewhere(err) {
 			return fmt.Errorf("etcd %s: %s: %w", m.address, what, err)
 		}
 		if ctx.Err() == nil {
 			m.until.Store(time.Now().Add(c.aside).UnixNano())
 		}
-		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, err))
+		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, m.reason(err)))
 	}
 	return errors.Join(errs, ctx.Err())
 }
@@ -117,7 +144,7 @@ func elsewhere(err error) bool {
 	}
 	code := status.Code(err)
 	var known rpctypes.EtcdError
-	if errors.Is(err, ErrNoLease) {
+	if errors.Is(err, ErrNoLease) || errors.Is(err, ErrRefused) {
 		return false
 	}
 	if errors.As(err, &known) {

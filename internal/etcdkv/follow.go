@@ -30,9 +30,12 @@ func (c *Cluster) FollowKey(ctx context.Context, key string, see func(kv *KV), f
 				}
 				return nil
 			})
-			if errors.Is(err, errSilent) { // if all are, the next reading says so
+			switch {
+			case errors.Is(err, errSilent): // if all are, the next reading says so
 				m.until.Store(time.Now().Add(c.aside).UnixNano())
 				err = nil
+			case m.identity != nil && staleWatch(err): // the reading was allowed
+				err = c.renew(ctx, m)
 			}
 		}
 		if ctx.Err() != nil {

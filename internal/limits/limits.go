@@ -93,6 +93,9 @@ const EtcdKeepaliveMs = 10000
 // EtcdEndpoints is how many endpoints a list may name: clusters have three to seven members.
 const EtcdEndpoints = 32
 
+// EtcdPasswordBytes bounds a password that is read from a file: a longer text is another file.
+const EtcdPasswordBytes = 1024
+
 // EtcdPortDefault is etcd's own client port.
 const EtcdPortDefault = 2379
 
@@ -876,3 +879,19 @@ const SegmentLingerMs = 1000
 // SegmentPeerSeries bounds the peers with series of their own in /metrics; a thousand clients on eight devices would be
 // a page that nobody scrapes. The counts of the others are added up.
 const SegmentPeerSeries = 256
+
+// Package catalog, windows in which ranges are given to writers before the log has them.
+const (
+	// WindowBytes and WindowShare are the size of a window: the larger of so many bytes and that part of the segment, so
+	// that a window lasts for many puts. WindowShareMax bounds it: what is free in the two windows of a segment is closed for
+	// a while when the leader changes, and a small pool must not lose much of its room by that.
+	WindowBytes    = 64 << 20
+	WindowShare    = 64
+	WindowShareMax = 16
+	// WindowWorth is the part of a window that must be free in one piece somewhere on the segment for a window to be opened:
+	// where free space is scattered the next put goes elsewhere anyway.
+	WindowWorth = 8
+	// CatalogPartings is how many removals that are not durable are told apart; a put looks at all of them. Beyond it every
+	// put waits.
+	CatalogPartings = 256
+)

@@ -4,7 +4,7 @@
 //
 //	fake, err := etcdfake.Start()
 //	defer fake.Stop()
-//	client, err := etcdkv.Open([]string{fake.Address()})
+//	client, err := etcdkv.Open([]string{fake.Address()}, etcdkv.Access{})
 package etcdfake
 
 import (
@@ -23,9 +23,10 @@ type Server struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
 	pb.UnimplementedLeaseServer
-	grpc *grpc.Server
-	ln   net.Listener
-	done sync.WaitGroup
+	grpc  *grpc.Server
+	guard *guard
+	ln    net.Listener
+	done  sync.WaitGroup
 
 	mu     sync.Mutex
 	store  store
@@ -36,12 +37,17 @@ type Server struct {
 }
 
 // Start listens on a free port of the loopback interface.
-func Start() (*Server, error) {
+func Start() (*Server, error) { return StartGuarded(Options{}) }
+
+// StartGuarded is Start for a server that asks who calls.
+func StartGuarded(o Options) (*Server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{grpc: grpc.NewServer(), ln: ln, store: newStore(), moved: make(chan struct{})}
+	g := newGuard(o.Users)
+	s := &Server{grpc: grpc.NewServer(g.options(o)...), guard: g, ln: ln, store: newStore(), moved: make(chan struct{})}
+	pb.RegisterAuthServer(s.grpc, g)
 	pb.RegisterKVServer(s.grpc, s)
 	pb.RegisterWatchServer(s.grpc, s)
 	pb.RegisterLeaseServer(s.grpc, s)
