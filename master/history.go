@@ -101,6 +101,7 @@ func (s *Service) openHistory() error {
 	s.clock.StartAt(past.StartTime(s.clock.Now()))
 	s.cat.Resume(s.clock.Now())
 	s.keep(journal, past.Names)
+	s.cat.CloseWindows(s.clock.Now())
 	stats := s.cat.Stats()
 	s.log.Info("the journal is taken up: owners of segments have to be heard again", zap.String("data_dir", s.cfg.DataDir),
 		zap.Uint64("objects", stats.Keys), zap.Uint64("segments", stats.Segments), zap.Uint64("bytes", stats.AllocatedBytes),
@@ -132,11 +133,34 @@ func (h *history) decided(p *peerConn, id wire.CallID) error {
 	case h.journal == nil || askOnly[id]:
 	case h.async && ackEarly[id]:
 		return h.journal.Err()
+	case p.started == startedOnly:
+		p.waits = max(p.waits, p.after)
 	default:
 		p.waits = h.journal.Last()
 	}
 	return nil
 }
+
+// started tells what the call under way has done: when it only began writes, whoever asked for them need not wait for all
+// that was decided.
+type started uint8
+
+const (
+	startedNothing started = iota
+	startedOnly
+	startedAndMore
+)
+
+// begun notes that a write was begun, about which nobody may be told before the log is durable up to a number.
+func (p *peerConn) begun(after uint64) {
+	if p.started == startedNothing {
+		p.started = startedOnly
+	}
+	p.after = max(p.after, after)
+}
+
+// refused notes that a write was refused: the reason may be something that is not durable.
+func (p *peerConn) refused() { p.started = startedAndMore }
 
 // Settle holds the replies of a connection until what they tell is durable.
 func (p *port) Settle(c *rpc.Conn) error {

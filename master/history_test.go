@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -152,10 +153,12 @@ func (j *heldJournal) Run(ctx context.Context) error {
 }
 
 // write makes everything up to now durable.
-func (j *heldJournal) write() {
-	j.settle(j.Last())
+func (j *heldJournal) write() { j.writeUpTo(j.Last()) }
+
+func (j *heldJournal) writeUpTo(number uint64) {
+	j.settle(number)
 	j.mu.Lock()
-	j.done = j.last
+	j.done = number
 	after := j.after
 	j.after = nil
 	close(j.change)
@@ -237,6 +240,75 @@ func TestRepliesWait(t *testing.T) {
 	ends("a remove", gone)
 }
 
+// TestStartsInWindows holds the journal: once it has a window, starts in it are answered at once; one of a key that was
+// removed a moment ago is not, nor is the news that a key exists. The end of every put waits.
+func TestStartsInWindows(t *testing.T) {
+	held := newHeldJournal()
+	b := newBed(t, func(c *Config) { c.journal = held })
+	owner, writer, batcher := b.client(wire.V13), b.client(wire.V13), b.client(wire.V14)
+	held.ends(t, "a mount", answered(func() { owner.mount("pool", 1<<44, 1<<30) }))
+	held.ends(t, "the first put's start", answered(func() { expect(t, "a put's start", writer.putStart("a", 9).Err, 0) }))
+	expect(t, "a start in the window", writer.putStart("b", 9).Err, 0)
+	batch := invoke(batcher, &wire.BatchPutStart, &wire.BatchPutStartRequest{ClientID: batcher.id, Keys: []string{"c", "d"}, Sizes: []uint64{9, 9}, Config: oneCopy()})
+	for i := range batch {
+		expect(t, "a batch of starts in the window", batch[i].Err, 0)
+	}
+	taken := answered(func() { expect(t, "a start of a key that is being written", batcher.putStart("b", 9).Err, wire.ErrObjectAlreadyExists) })
+	held.waits(t, "the news that a key exists", taken)
+	held.ends(t, "the news that a key exists", taken)
+	end := answered(func() { expect(t, "a put's end", writer.putEnd("a"), 0) })
+	held.waits(t, "a put's end", end)
+	held.ends(t, "a put's end", end)
+	gone := answered(func() { expect(t, "remove", owner.remove("a", true), 0) })
+	held.waits(t, "a remove", gone)
+	again := answered(func() { expect(t, "a start of a key that was removed", writer.putStart("a", 9).Err, 0) })
+	held.waits(t, "a start of a key that was removed", again)
+	held.ends(t, "the remove", gone)
+	held.ends(t, "the start", again)
+}
+
+// pacedJournal is a journal that takes a while for each record, and takes along what was decided meanwhile.
+type pacedJournal struct {
+	*heldJournal
+	record time.Duration
+	wake   chan struct{}
+}
+
+func (j *pacedJournal) Append(changes []catalog.Change) uint64 {
+	number := j.heldJournal.Append(changes)
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+	return number
+}
+
+func (j *pacedJournal) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-j.wake:
+			last := j.Last()
+			<-time.After(j.record)
+			j.writeUpTo(last)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// BenchmarkPutWithLog puts objects of one writer, each by a start and an end, with a log that takes 2 ms for a record.
+func BenchmarkPutWithLog(b *testing.B) {
+	held := &pacedJournal{newHeldJournal(), 2 * time.Millisecond, make(chan struct{}, 1)}
+	bed := newBed(b, func(c *Config) { c.journal = held })
+	p := bed.client(wire.V13)
+	p.mount("pool", 1<<44, 1<<34)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		p.put(fmt.Sprint("key-", i), 4096)
+	}
+}
+
 // TestAnswersEarly holds the journal of a master that answers early: what a failover may take back is answered at once,
 // whatever gives ranges away is not, and readers still see only what is durable.
 func TestAnswersEarly(t *testing.T) {
@@ -246,11 +318,10 @@ func TestAnswersEarly(t *testing.T) {
 	mount := answered(func() { owner.mount("pool", 1<<44, 64*mib) })
 	held.waits(t, "a mount", mount)
 	held.ends(t, "a mount", mount)
-	for _, key := range []string{"k", "other"} {
-		put := answered(func() { expect(t, "a put's start", writer.putStart(key, 9).Err, 0) })
-		held.waits(t, "a put's start", put)
-		held.ends(t, "a put's start", put)
-	}
+	put := answered(func() { expect(t, "a put's start", writer.putStart("k", 9).Err, 0) })
+	held.waits(t, "a put's start", put)
+	held.ends(t, "a put's start", put)
+	expect(t, "a start in the window", writer.putStart("other", 9).Err, 0)
 	expect(t, "a put's end", writer.putEnd("k"), 0)
 	get := answered(func() { expect(t, "get", reader.get("k").Err, 0) })
 	held.waits(t, "a read of what is not durable", get)

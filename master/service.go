@@ -109,6 +109,7 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 		c.Close() // there is no truth to tell any more
 		return dst, rpc.CodeOK, true
 	}
+	pc.started, pc.after = startedNothing, 0
 	body, code, parked = handler(c, pc, r, set, dst)
 	if p.history.decided(pc, id) != nil {
 		c.Close()
