@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ const (
 	Remove                 // ends it
 )
 
+// String names the call.
 func (k Kind) String() string {
 	return [...]string{"?", "put", "get", "exist", "remove"}[min(int(k), 4)]
 }
@@ -34,10 +36,12 @@ const (
 	Absent                     // there is no object
 	Present                    // there is one, and for that reason nothing was done
 	Unknown                    // nobody answered a put or a removal
+	Cleared                    // a removal left nothing: neither an object nor what was only begun
 )
 
+// String names the outcome.
 func (o Outcome) String() string {
-	return [...]string{"?", "done", "absent", "present", "unknown"}[min(int(o), 4)]
+	return [...]string{"?", "done", "absent", "present", "unknown", "cleared"}[min(int(o), 5)]
 }
 
 // Op is one call. Times are on one clock, in any unit.
@@ -53,6 +57,7 @@ type Op struct {
 	Place string
 }
 
+// String is one line about the call.
 func (o Op) String() string {
 	return fmt.Sprintf("%d..%d client %d at %s: %s %s %d: %s", o.Call, o.Return, o.Client, o.Place, o.Kind, o.Key, o.Value, o.Outcome)
 }
@@ -79,15 +84,7 @@ func (h *History) Of(key string) (ops []Op) {
 			ops = append(ops, o)
 		}
 	}
-	slices.SortStableFunc(ops, func(a, b Op) int {
-		switch {
-		case a.Call < b.Call:
-			return -1
-		case a.Call > b.Call:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	return ops
 }
 
@@ -127,13 +124,44 @@ func (h *History) Check(limit time.Duration) (bad []string, err error) {
 	return bad, nil
 }
 
-// Text writes the calls about a key down, one a line.
+// Text writes the calls about a key down, one a line, up to the first answer that cannot be.
 func (h *History) Text(key string) string {
 	var b strings.Builder
-	for _, o := range h.Of(key) {
+	all := h.Of(key)
+	byReturn := slices.Clone(all)
+	slices.SortStableFunc(byReturn, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
+	for _, last := range byReturn {
+		ops, err := events(until(all, last.Return))
+		if err == nil && porcupine.CheckOperations(model, ops) {
+			continue
+		}
+		for _, o := range all {
+			if o.Call <= last.Return {
+				fmt.Fprintln(&b, o)
+			}
+		}
+		fmt.Fprintln(&b, "cannot be:", last)
+		return b.String()
+	}
+	for _, o := range all {
 		fmt.Fprintln(&b, o)
 	}
 	return b.String()
+}
+
+// until gives what was known at a time.
+func until(all []Op, at int64) (ops []Op) {
+	for _, o := range all {
+		switch {
+		case o.Call > at:
+		case o.Return <= at:
+			ops = append(ops, o)
+		case o.Kind == Put || o.Kind == Remove && o.Outcome != Absent && o.Outcome != Present:
+			o.Outcome, o.Return = Unknown, at
+			ops = append(ops, o)
+		}
+	}
+	return ops
 }
 
 // events gives what porcupine has to judge: all calls but those that a removal under way excuses.
@@ -143,7 +171,7 @@ func events(ops []Op) (out []porcupine.Operation, err error) {
 		end = max(end, o.Call, o.Return)
 	}
 	for _, o := range ops {
-		if o.Kind < Put || o.Kind > Remove || o.Outcome < Done || o.Outcome > Unknown {
+		if o.Kind < Put || o.Kind > Remove || o.Outcome < Done || o.Outcome > Cleared {
 			return nil, fmt.Errorf("no such call or outcome: %v", o)
 		}
 		if o.Outcome == Absent && excused(&o, ops) {
@@ -190,7 +218,7 @@ var model = porcupine.Model{
 			return true, now
 		case o.Kind == Remove && o.Outcome == Done:
 			return now != 0, uint64(0)
-		case o.Kind == Remove && o.Outcome == Unknown:
+		case o.Kind == Remove && (o.Outcome == Unknown || o.Outcome == Cleared):
 			return true, uint64(0)
 		case o.Outcome == Absent:
 			return now == 0, now

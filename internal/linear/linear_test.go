@@ -15,7 +15,7 @@ func parse(t *testing.T, text string) *History {
 		f := strings.Fields(line)
 		o := Op{Client: i, Key: "k", Place: f[4]}
 		o.Kind = Kind(slices.Index([]string{"", "put", "get", "exist", "remove"}, f[0]))
-		o.Outcome = Outcome(slices.Index([]string{"", "done", "absent", "present", "unknown"}, f[2]))
+		o.Outcome = Outcome(slices.Index([]string{"", "done", "absent", "present", "unknown", "cleared"}, f[2]))
 		from, to, _ := strings.Cut(f[3], "-")
 		o.Value, o.Call, o.Return = number(t, f[1]), int64(number(t, from)), int64(number(t, to))
 		h.Add(o)
@@ -54,6 +54,8 @@ func TestCheck(t *testing.T) {
 		{"a removal finds nothing", "put 7 done 1-2 a; remove 0 absent 3-4 a", false},
 		{"a removal of what is leased", "put 7 done 1-2 a; remove 0 present 3-4 a; get 7 done 5-6 a", true},
 		{"a removal of what is not there", "remove 0 present 3-4 a", false},
+		{"a removal of what was begun", "remove 0 cleared 1-2 a; put 7 done 3-4 a; remove 0 cleared 5-6 a; get 0 absent 7-8 a", true},
+		{"an object that was cleared", "put 7 done 1-2 a; remove 0 cleared 3-4 a; get 7 done 5-6 a", false},
 		{"overlapping", "put 7 done 1-6 a; get 0 absent 2-3 a; get 7 done 4-5 a", true},
 		{"back again", "put 7 done 1-9 a; get 7 done 2-3 a; get 0 absent 4-5 a", false},
 	} {
@@ -65,8 +67,21 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestText shows a history up to the answer that cannot be.
+func TestText(t *testing.T) {
+	h := parse(t, "put 7 done 1-2 a; get 7 done 3-4 a; get 0 absent 5-6 a; get 0 absent 7-8 a")
+	text := h.Text("k")
+	if !strings.HasSuffix(text, "cannot be: 5..6 client 2 at a: get k 0: absent\n") || strings.Contains(text, "7..8") {
+		t.Error(text)
+	}
+	h = parse(t, "put 7 done 1-2 a; get 7 done 3-4 a")
+	if text := h.Text("k"); strings.Contains(text, "cannot") || strings.Count(text, "\n") != 2 {
+		t.Error(text)
+	}
+}
+
 func TestNonsense(t *testing.T) {
-	for _, o := range []Op{{Key: "k"}, {Key: "k", Kind: Get, Outcome: Done, Call: 2, Return: 1}, {Key: "k", Kind: Get, Outcome: 9}} {
+	for _, o := range []Op{{Key: "k"}, {Key: "k", Kind: Get, Outcome: Done, Call: 2, Return: 1}, {Key: "k", Kind: Get, Outcome: 99}} {
 		h := new(History)
 		h.Add(o)
 		if _, err := h.Check(time.Minute); err == nil {

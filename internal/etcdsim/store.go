@@ -19,9 +19,11 @@ type Store struct {
 	// Ignores drops a condition of a transaction when it returns true: for controls that show what the condition is for.
 	// It must be set before the first call.
 	Ignores func(c etcdkv.Condition) bool
-	// Applied is told of every key that is put, with the revision of the transaction. It must be set before the first call
-	// and must not call the Store.
-	Applied func(s *Keys, kv etcdkv.KV)
+	// Applied is told of every key that is about to be put, with what there is before and the conditions of the
+	// transaction, ignored or not. It must be set before the first call and must not call the Store.
+	Applied func(before *Keys, kv etcdkv.KV, conditions []etcdkv.Condition)
+
+	underWay sync.WaitGroup // what is sent, until it arrives
 
 	mu        sync.Mutex
 	keys      Keys
@@ -55,13 +57,14 @@ func NewStore() *Store {
 	return &Store{keys: Keys{map[string]etcdkv.KV{}, 1}, leases: map[int64]*lease{}, changed: make(chan struct{})}
 }
 
-// Run ends leases whose time is over, until ctx ends.
+// Run ends leases whose time is over, until ctx ends and nothing is on its way any more.
 func (s *Store) Run(ctx context.Context) {
 	tick := time.NewTicker(expiryTick)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			s.underWay.Wait()
 			return
 		case <-tick.C:
 			s.expire()
@@ -163,14 +166,14 @@ func (s *Store) txn(conditions []etcdkv.Condition, then, otherwise []etcdkv.Op) 
 	}
 	next := s.keys.revision + 1
 	for i := range ops {
-		out.Got = append(out.Got, s.apply(&ops[i], next))
+		out.Got = append(out.Got, s.apply(&ops[i], next, conditions))
 	}
 	out.Revision = s.keys.revision
 	return out, nil
 }
 
 // apply does one step of a transaction that has a revision if it changes anything.
-func (s *Store) apply(o *etcdkv.Op, revision int64) (got []etcdkv.KV) {
+func (s *Store) apply(o *etcdkv.Op, revision int64, conditions []etcdkv.Condition) (got []etcdkv.KV) {
 	switch o.Kind {
 	case etcdkv.OpPut:
 		kv := etcdkv.KV{Key: o.Key, Value: slices.Clone(o.Value), Created: revision, Modified: revision, Lease: o.Lease}
@@ -178,7 +181,7 @@ func (s *Store) apply(o *etcdkv.Op, revision int64) (got []etcdkv.KV) {
 			kv.Created = old.Created
 		}
 		if s.Applied != nil {
-			s.Applied(&s.keys, kv)
+			s.Applied(&s.keys, kv, conditions)
 		}
 		s.keys.all[o.Key] = kv
 		s.note(etcdkv.Event{KV: kv}, revision)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -17,8 +18,10 @@ import (
 type Link struct {
 	store *Store
 
+	seed uint64
+
 	mu        sync.Mutex
-	dice      *rand.Rand
+	uses      map[string]uint64 // of each way
 	dead      bool
 	sendCut   bool
 	answerCut bool
@@ -34,7 +37,7 @@ var errDead = errors.New("etcdsim: the client is dead")
 
 // Link makes a way to the store. What happens on it follows from the seed.
 func (s *Store) Link(seed uint64) *Link {
-	return &Link{store: s, dice: rand.New(rand.NewPCG(seed, 77))}
+	return &Link{store: s, seed: seed, uses: map[string]uint64{}}
 }
 
 // Kill ends the client: it sends and learns nothing any more. What it has sent still arrives.
@@ -95,6 +98,13 @@ func (l *Link) Pause() {
 	}
 }
 
+// Frozen tells whether the client is stopped.
+func (l *Link) Frozen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.frozen != nil
+}
+
 // Dead tells whether the client was killed.
 func (l *Link) Dead() bool {
 	l.mu.Lock()
@@ -102,25 +112,33 @@ func (l *Link) Dead() bool {
 	return l.dead
 }
 
-// way draws how long something is on its way, and whether it arrives.
-func (l *Link) way(answer bool) (d time.Duration, arrives bool) {
+// way draws how long something is on its way, and whether it arrives. Calls of different names do not change each other's
+// luck: which of them draws first is not known.
+func (l *Link) way(name string, answer bool) (d time.Duration, arrives bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d = time.Duration(l.dice.Int64N(int64(time.Millisecond)))
-	switch l.dice.IntN(400) {
+	if answer {
+		name = "answer to " + name
+	}
+	l.uses[name]++
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name)) // it never fails
+	dice := rand.New(rand.NewPCG(l.seed^hash.Sum64(), l.uses[name]))
+	d = time.Duration(dice.Int64N(int64(time.Millisecond)))
+	switch dice.IntN(400) {
 	case 0: // it comes after its sender has given up
-		d += time.Duration(l.dice.Int64N(int64(4 * time.Second)))
+		d += time.Duration(dice.Int64N(int64(4 * time.Second)))
 	case 1, 2, 3, 4:
-		d += time.Duration(l.dice.Int64N(int64(100 * time.Millisecond)))
+		d += time.Duration(dice.Int64N(int64(100 * time.Millisecond)))
 	}
 	if l.slow > 0 {
-		d += time.Duration(l.dice.Int64N(int64(l.slow)))
+		d += time.Duration(dice.Int64N(int64(l.slow)))
 	}
 	cut := l.sendCut
 	if answer {
 		cut = l.answerCut
 	}
-	return d, !cut && l.dice.Float64() >= l.lossy
+	return d, !cut && dice.Float64() >= l.lossy
 }
 
 // call makes a call until it is answered. do runs once for every request that arrives.
@@ -140,19 +158,19 @@ func call[T any](ctx context.Context, l *Link, what string, do func() (T, error)
 			return none, errDead
 		}
 		answers := make(chan answer, 1)
-		d, arrives := l.way(false)
-		go func() { // nobody stops it: what is sent arrives
+		d, arrives := l.way(what, false)
+		l.store.underWay.Go(func() { // nobody stops it: what is sent arrives
 			time.Sleep(d)
 			if !arrives {
 				return
 			}
 			value, err := do()
-			d, arrives := l.way(true)
+			d, arrives := l.way(what, true)
 			time.Sleep(d)
 			if arrives {
 				answers <- answer{value, err}
 			}
-		}()
+		})
 		a, err := await(ctx, answers)
 		l.Pause()
 		switch {
@@ -184,7 +202,13 @@ func await[A any](ctx context.Context, answers <-chan A) (a A, err error) {
 
 // Txn does all of then when all conditions hold, and all of otherwise when not.
 func (l *Link) Txn(ctx context.Context, conditions []etcdkv.Condition, then, otherwise []etcdkv.Op) (etcdkv.Outcome, error) {
-	return call(ctx, l, "transaction", func() (etcdkv.Outcome, error) { return l.store.txn(conditions, then, otherwise) })
+	what := "transaction"
+	for _, ops := range [][]etcdkv.Op{then, otherwise} {
+		if len(ops) > 0 {
+			what += " on " + ops[0].Key
+		}
+	}
+	return call(ctx, l, what, func() (etcdkv.Outcome, error) { return l.store.txn(conditions, then, otherwise) })
 }
 
 // Range reads the keys from one up to, and without, another.
@@ -194,7 +218,7 @@ func (l *Link) Range(ctx context.Context, from, to string, p etcdkv.Page) (found
 		more     bool
 		revision int64
 	}
-	got, err := call(ctx, l, "range from "+from, func() (page, error) {
+	got, err := call(ctx, l, fmt.Sprintf("range from %s, %+v", from, p), func() (page, error) {
 		found, more, revision, err := l.store.ranged(from, to, p)
 		return page{found, more, revision}, err
 	})
@@ -207,7 +231,7 @@ func (l *Link) Watch(ctx context.Context, from, to string, revision int64, see f
 	defer alive.Stop()
 	for {
 		events, now, changed, err := l.store.since(from, to, revision)
-		d, arrives := l.way(true)
+		d, arrives := l.way("watch of "+from, true)
 		if err == nil && (len(events) == 0 || !arrives) {
 			select {
 			case <-changed:
