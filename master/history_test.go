@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -253,7 +252,9 @@ func TestStartsInWindows(t *testing.T) {
 	for i := range batch {
 		expect(t, "a batch of starts in the window", batch[i].Err, 0)
 	}
-	taken := answered(func() { expect(t, "a start of a key that is being written", batcher.putStart("b", 9).Err, wire.ErrObjectAlreadyExists) })
+	taken := answered(func() {
+		expect(t, "a start of a key that is being written", batcher.putStart("b", 9).Err, wire.ErrObjectAlreadyExists)
+	})
 	held.waits(t, "the news that a key exists", taken)
 	held.ends(t, "the news that a key exists", taken)
 	end := answered(func() { expect(t, "a put's end", writer.putEnd("a"), 0) })
@@ -265,48 +266,6 @@ func TestStartsInWindows(t *testing.T) {
 	held.waits(t, "a start of a key that was removed", again)
 	held.ends(t, "the remove", gone)
 	held.ends(t, "the start", again)
-}
-
-// pacedJournal is a journal that takes a while for each record, and takes along what was decided meanwhile.
-type pacedJournal struct {
-	*heldJournal
-	record time.Duration
-	wake   chan struct{}
-}
-
-func (j *pacedJournal) Append(changes []catalog.Change) uint64 {
-	number := j.heldJournal.Append(changes)
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-	return number
-}
-
-func (j *pacedJournal) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-j.wake:
-			last := j.Last()
-			<-time.After(j.record)
-			j.writeUpTo(last)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// BenchmarkPutWithLog puts objects of one writer, each by a start and an end, with a log that takes 2 ms for a record.
-func BenchmarkPutWithLog(b *testing.B) {
-	held := &pacedJournal{newHeldJournal(), 2 * time.Millisecond, make(chan struct{}, 1)}
-	bed := newBed(b, func(c *Config) { c.journal = held })
-	p := bed.client(wire.V13)
-	p.mount("pool", 1<<44, 1<<34)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		p.put(fmt.Sprint("key-", i), 4096)
-	}
 }
 
 // TestAnswersEarly holds the journal of a master that answers early: what a failover may take back is answered at once,

@@ -25,6 +25,7 @@ var ErrDeposed = errors.New("this master does not lead any more")
 type Term struct {
 	core
 	shelf
+	self          string
 	created       int64 // revision at which the leader's key was made: it names the term
 	lease         int64
 	ttl           time.Duration
@@ -53,7 +54,7 @@ func bootTime() int64 {
 func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, cfg *MemberConfig) *Term {
 	last := h.Last
 	t := &Term{
-		core: newCore(), shelf: s, created: created, lease: lease, ttl: ttl, compact: cfg.Compact, snapshotBytes: cfg.SnapshotBytes,
+		core: newCore(), shelf: s, self: cfg.Address, created: created, lease: lease, ttl: ttl, compact: cfg.Compact, snapshotBytes: cfg.SnapshotBytes,
 		nudge: make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
 	}
 	t.bounded = true
@@ -134,9 +135,16 @@ func (t *Term) Run(ctx context.Context) error {
 		endFlushing()
 	})()
 	crowd := 1
+	var lazy <-chan time.Time
 	for {
 		stopping := false
 		select {
+		case <-t.stir:
+			if lazy == nil {
+				lazy = lazily()
+			}
+			continue
+		case <-lazy:
 		case <-t.wake:
 		case <-ctx.Done():
 			stopping = true
@@ -146,11 +154,16 @@ func (t *Term) Run(ctx context.Context) error {
 		if !stopping {
 			t.gather(ctx, crowd)
 		}
+		lazy = nil
 		for b := t.take(nil); b != nil; b = t.take(nil) {
 			crowd = b.appends
 			if err := t.commit(flushing, b); err != nil {
 				t.depose()
 				return t.end(err)
+			}
+			if pressing, left := t.pressing(); !pressing && left && !stopping {
+				lazy = lazily()
+				break
 			}
 		}
 		if stopping {

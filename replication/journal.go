@@ -93,15 +93,23 @@ func (j *Journal) Run(ctx context.Context) error {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	var lazy <-chan time.Time
 	for {
 		due, stop := false, false
 		select {
+		case <-j.stir:
+			if lazy == nil {
+				lazy = lazily()
+			}
+			continue
+		case <-lazy:
 		case <-j.wake:
 		case <-tick:
 			due = true
 		case <-ctx.Done():
 			stop = true
 		}
+		lazy = nil
 		err := j.writeOpen()
 		if err == nil && (due || stop) {
 			err = j.out.sync()

@@ -530,6 +530,9 @@ const (
 	LogBatchSplitBytes = 384 << 10
 	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
 	LogChangeBytes = 128
+	// LogLazyMs is how long a decision that nobody waits for may lie before it is written: the start of a put travels with
+	// its end then, which saves a record of two.
+	LogLazyMs = 5
 	// LogLingerUs is how long a record for etcd waits for as many decisions as the one before had.
 	LogLingerUs = 1000
 	// LogRetryMs is the pause before something that etcd refused is tried again.
@@ -582,6 +585,27 @@ const (
 
 // Masters that share a log.
 const (
+	// MemberTTLMs is how long a master counts as alive after it was heard last; MemberTellMs how often it says how far it
+	// is, if that changed, and MemberRenewEvery after how many of these its lease is renewed. MemberBytes bounds what it says.
+	MemberTTLMs      = 10_000
+	MemberTellMs     = 1_000
+	MemberRenewEvery = 3
+	MemberBytes      = 4096
+	// MemberLagMs is how long records are kept for a master that is behind: a reload costs it less.
+	MemberLagMs = 60_000
+	// SnapshotLookMs is how often a master with a directory for snapshots looks whether it has the one that counts.
+	SnapshotLookMs = 5_000
+	// SnapshotBytesMax bounds a snapshot that another master sends: some 10^8 objects, which no master has room for.
+	SnapshotBytesMax = 8 << 30
+	// PeerMessageBytes bounds a message between masters, PeerStreams the calls of one connection, PeerFetches the snapshots
+	// that are sent at once. PeerDialMs bounds the making of a connection, PeerIdleMs the silence of one in use, and
+	// PeerSnapshotMs the making or sending of a snapshot: a minute for 10^7 objects, and room.
+	PeerMessageBytes = 512 << 10
+	PeerStreams      = 16
+	PeerFetches      = 2
+	PeerDialMs       = 5_000
+	PeerIdleMs       = 10_000
+	PeerSnapshotMs   = 600_000
 	// GateConns is how many connections wait for a leader, or are passed on to him, at once: as many as a master serves.
 	GateConns = RPCConns
 	// GateHoldMs is how long a connection waits for a leader before it is closed: longer than a failover takes.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -33,6 +34,7 @@ type Server struct {
 	leases int           // puts that named a lease
 	lose   int           // answers to transactions that get lost
 	frozen chan struct{} // closed when calls go on; nil when they do
+	delay  time.Duration // that a transaction takes
 	moved  chan struct{} // closed, and made anew, with every revision
 }
 
@@ -124,6 +126,29 @@ func (s *Server) Lose(n int) {
 	s.lose = n
 }
 
+// Delay lets every transaction take so long, as the disks of several members do.
+func (s *Server) Delay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
+// take waits as long as a transaction takes.
+func (s *Server) take(ctx context.Context) error {
+	s.mu.Lock()
+	delay := s.delay
+	s.mu.Unlock()
+	if delay == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
 // Freeze lets every call hang until Thaw.
 func (s *Server) Freeze() {
 	s.mu.Lock()
@@ -205,6 +230,9 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 
 // Txn serves a transaction that compares create revisions.
 func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := s.take(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
