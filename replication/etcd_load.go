@@ -151,6 +151,10 @@ func (s *shelf) snapshotText(ctx context.Context, p pointer) ([]byte, error) {
 
 // decodeSnapshot starts the history with the text of a snapshot.
 func (h *History) decodeSnapshot(place string, text []byte) error {
+	text, err := unpackSnapshot(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
 	head, err := parseFileHeader(text, kindSnapshot)
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)

@@ -206,7 +206,7 @@ func (c *core) appends() int {
 // taken effect, and then the key is there with these very bytes.
 func (t *Term) commit(ctx context.Context, b *batch) error {
 	began := time.Now()
-	value := append(append(make([]byte, 0, len(valueHead)+len(b.buf)+recordAlign), valueHead...), b.seal(uint64(t.created))...)
+	value := packValue(append(append(make([]byte, 0, len(valueHead)+len(b.buf)+recordAlign), valueHead...), b.seal(uint64(t.created))...))
 	key := t.keys.log(b.number)
 	conditions := []etcdkv.Condition{t.fence(), {Key: key}}
 	then, otherwise := []etcdkv.Op{etcdkv.Put(key, value, 0)}, []etcdkv.Op{etcdkv.Get(key)}

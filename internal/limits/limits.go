@@ -530,6 +530,12 @@ const (
 	LogBatchSplitBytes = 384 << 10
 	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
 	LogChangeBytes = 128
+	// LogZipBytes is the size from which values in etcd are compressed: below it the gain is less than the work. LogValueBytes
+	// bounds what one becomes when it is read: more than the largest that is written. LogZipRatio bounds the same for a
+	// snapshot, as a multiple of its packed size: names and checksums do not shrink that much.
+	LogZipBytes   = 1 << 10
+	LogValueBytes = 4 << 20
+	LogZipRatio   = 256
 	// LogLazyMs is how long a decision that nobody waits for may lie before it is written: the start of a put travels with
 	// its end then, which saves a record of two.
 	LogLazyMs = 5
