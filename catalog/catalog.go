@@ -16,6 +16,8 @@ type Catalog struct {
 	log      Log
 	last     atomic.Uint64 // number of the newest decision
 	fresh    fresh
+	parting  partings
+	granted  []*grant // windows opened by the decision under way
 
 	mu      sync.Mutex
 	s       *state

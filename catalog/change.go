@@ -32,10 +32,13 @@ const (
 	// ChangeCount says that the ids of replicas below Replicas[0].ID are used up. Only snapshots have it.
 	ChangeCount
 	// ChangeHold puts the free range Replicas[0] into quarantine until Until, for the write that Client began at Time if
-	// there is one. Only snapshots have it.
+	// there is one. Snapshots have it, and leaders who close the windows of the one before.
 	ChangeHold
 	// ChangeBundle says what the members of the bundle Key do not tell of it. Only snapshots have it.
 	ChangeBundle
+	// ChangeWindow opens the windows Replicas instead of those with the same ids on the same segments; an empty one closes. In
+	// a window ranges are given to writers before the log has them.
+	ChangeWindow
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -55,6 +58,7 @@ const (
 	CauseExpire  // the time that its workload gives it is over
 	CauseReclaim // a bundle that was taken away whole
 	CauseDamage  // somebody may have written over it, and the record of that is lost
+	CauseWindow  // ChangeHold: free, but a former leader may have given it away
 )
 
 // A ReplicaChange names a replica and its exact range.

@@ -15,6 +15,8 @@
 //
 //   - A byte of a segment is free, part of exactly one replica, or in quarantine: named by a replica that is gone, while
 //     somebody may still write or read it.
+//   - With a log, nobody is told of a range before the log has whatever freed it, and either the write itself or a window
+//     around the range. Who leads next finds the windows in the log and keeps what is free in them closed for a while.
 //   - A replica is seen by readers only when it is complete and its segment is mounted. A segment that goes takes its
 //     replicas out of sight at once; their records are tidied afterwards in slices.
 //   - An object without a replica on a mounted segment is absent for every call, tidied or not.

@@ -37,6 +37,7 @@ func (c *Catalog) Settled(number uint64) {
 	defer c.mu.Unlock()
 	f := &c.fresh
 	f.done = max(f.done, number)
+	c.parting.settled(f.done)
 	for f.head < len(f.queue) && f.queue[f.head].number <= number {
 		c.showFresh(f.queue[f.head])
 		f.head++
@@ -73,6 +74,8 @@ func (c *Catalog) appended() (number uint64) {
 	}
 	number = c.log.Append(c.changes)
 	c.last.Store(number)
+	c.notePartings(number)
+	c.numberGrants(number)
 	return number
 }
 

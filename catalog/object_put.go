@@ -136,6 +136,16 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 		}
 		c.noteDrop(w.now, w.old, w.cause, until, w.handed)
 	}
+	after, early := uint64(0), c.log != nil && !w.staged && len(c.changes) == 0
+	if c.log != nil {
+		hash := c.s.hash(w.key)
+		for i := range places {
+			p := &places[i]
+			number, inside := c.noteWindow(w, p)
+			early = early && inside
+			after = max(after, number, c.parting.at(hash, p.seg.info.ID, p.offset, w.size))
+		}
+	}
 	at := len(c.replicas)
 	id := c.s.nextReplica
 	for i := range places {
@@ -150,6 +160,9 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	ch.Replicas = c.replicas[at:]
 	c.askPin(ch, w.o)
 	c.commit()
+	if w.o.After = after; !early {
+		w.o.After = c.last.Load()
+	}
 	return dst
 }
 

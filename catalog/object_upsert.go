@@ -109,6 +109,7 @@ func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 	ch.Client, ch.Key, ch.Replicas = w.client, w.key, replicas
 	c.askPin(ch, w.o)
 	c.commit()
+	w.o.After = c.last.Load()
 	return dst, nil
 }
 

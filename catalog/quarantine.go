@@ -68,6 +68,7 @@ type heldRange struct {
 	serial uint64
 	writer UUID // whose death ends the wait earlier; zero if nobody's does
 	began  Time // the write
+	closed bool // by a leader, who does not know whether the one before gave it away
 }
 
 func (q *quarantine) add(seg *segment, offset uint64, held heldRange) {
@@ -83,6 +84,9 @@ func (q *quarantine) add(seg *segment, offset uint64, held heldRange) {
 		q.handOuts.push(held.handed, key)
 		q.reading += held.size
 		seg.reading += held.size
+	}
+	if held.closed {
+		seg.closed += held.size
 	}
 	seg.quarantined += held.size
 	q.count++
@@ -120,6 +124,9 @@ func (q *quarantine) end(seg *segment, offset, size uint64) bool {
 		seg.held = nil // a map never shrinks
 	}
 	seg.quarantined -= size
+	if held.closed {
+		seg.closed -= size
+	}
 	if held.handed != Never {
 		seg.reading -= size
 		q.reading -= size

@@ -99,6 +99,8 @@ type dumpedSegment struct {
 	Objects           uint64
 	Free              [][2]uint64
 	Held              [][4]uint64
+	Closed            uint64
+	Windows           [windowsOfSegment][2]uint64
 }
 
 type dumpedObject struct {
@@ -136,7 +138,10 @@ func dump(s *state, now Time) dumped {
 		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
-		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
+		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, Closed: seg.closed}
+		for slot, w := range seg.windows {
+			ds.Windows[slot] = [2]uint64{w.offset, w.size}
+		}
 		for off, n := range seg.space.Extents() {
 			ds.Free = append(ds.Free, [2]uint64{off, n})
 		}

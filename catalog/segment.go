@@ -27,6 +27,9 @@ type segment struct {
 	shares      []uint64             // bytes of replicas by share
 	lost        bool                 // they count as lost
 	asked       uint32               // the last put that took a range of it or cannot use it
+	closed      uint64               // bytes held back that a former leader may have given away
+	windows     [windowsOfSegment]window
+	grants      [windowsOfSegment]grant // only a leader has any
 }
 
 // free gives a range back to the free space.
@@ -113,7 +116,7 @@ func hostOf(s *Segment) string {
 func (t *segmentTable) unmount(seg *segment) {
 	seg.dead.Store(true)
 	delete(t.byID, seg.info.ID)
-	seg.used, seg.quarantined, seg.reading, seg.space, seg.counting = 0, 0, 0, nil, false
+	seg.used, seg.quarantined, seg.reading, seg.closed, seg.space, seg.counting = 0, 0, 0, 0, nil, false
 	t.dying = append(t.dying, seg)
 	if !t.stale.any {
 		t.stale = staleLists{any: true, names: map[string]struct{}{}, places: map[string]struct{}{}, owners: map[UUID]struct{}{}}

@@ -31,10 +31,21 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 	}
 	for _, seg := range s.segments.mounted {
 		for offset, h := range seg.held {
+			cause := Cause(0)
+			if h.closed {
+				cause = CauseWindow
+			}
 			w.add(Change{
-				Kind: ChangeHold, Until: h.until, HandedOut: h.handed, Client: h.writer, Time: h.began,
+				Kind: ChangeHold, Cause: cause, Until: h.until, HandedOut: h.handed, Client: h.writer, Time: h.began,
 				Replicas: []ReplicaChange{{Segment: seg.info.ID, Offset: offset, Size: h.size}},
 			})
+		}
+	}
+	for _, seg := range s.segments.mounted {
+		for slot, open := range seg.windows {
+			if open.size > 0 {
+				w.add(Change{Kind: ChangeWindow, Replicas: []ReplicaChange{{ID: uint64(slot), Segment: seg.info.ID, Offset: open.offset, Size: open.size}}})
+			}
 		}
 	}
 	w.bundles()

@@ -14,7 +14,7 @@ func (s *state) applyHold(c *Change) {
 		rc := &c.Replicas[i]
 		seg := s.segments.byID[rc.Segment]
 		if seg != nil && rc.Size > 0 && seg.space.Reserve(rc.Offset, rc.Size) {
-			s.heldBack.add(seg, rc.Offset, heldRange{size: rc.Size, until: c.Until, handed: c.HandedOut, writer: c.Client, began: c.Time})
+			s.heldBack.add(seg, rc.Offset, heldRange{size: rc.Size, until: c.Until, handed: c.HandedOut, writer: c.Client, began: c.Time, closed: c.Cause == CauseWindow})
 		}
 	}
 }

@@ -33,6 +33,8 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyHold(c)
 	case ChangeBundle:
 		s.applyBundle(c)
+	case ChangeWindow:
+		s.applyWindow(c)
 	}
 }
 

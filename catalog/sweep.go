@@ -127,11 +127,12 @@ func (c *Catalog) endPins(now Time) (more bool) {
 }
 
 // filled gives the bytes that segments in sight can hold and those that they do. Ranges that writers may be at are no
-// use to anybody, so they count as capacity that is not there; those that wait for readers a put in need may have.
+// use to anybody, so they count as capacity that is not there; those that wait for readers a put in need may have. What is
+// closed after a change of leaders is free again soon: nothing is evicted for it.
 func (c *Catalog) filled() (usable, allocated float64) {
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() < StageSuspected {
-			usable += float64(seg.info.Size - (seg.quarantined - seg.reading))
+			usable += float64(seg.info.Size - (seg.quarantined - seg.reading - seg.closed))
 			allocated += float64(seg.used)
 		}
 	}

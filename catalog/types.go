@@ -163,6 +163,8 @@ type PutOptions struct {
 	Group         string   // "" is no group
 	Tenant        string   // for whom the call was made; "" is "default"
 	DataType      uint8
+	// After is set by a start that succeeds: nobody may be told of its ranges before the log is durable up to that number.
+	After uint64
 }
 
 // A Departure is the end of a client that is known to be dead. What it begins after At belongs to another life.

@@ -34,8 +34,8 @@ type Store interface {
 
 // Open returns the store that a --metadata_server value names: P2PHANDSHAKE, http://host:port/metadata, https://…, or
 // etcd://host:port;host:port. A text without a scheme is etcd. It does not connect: a server that is down shows at the
-// first call.
-func Open(metadataServer string) (Store, error) {
+// first call. access counts with etcd only.
+func Open(metadataServer string, access etcdkv.Access) (Store, error) {
 	if err := Check(metadataServer); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func Open(metadataServer string) (Store, error) {
 	case strings.HasPrefix(metadataServer, "http://"), strings.HasPrefix(metadataServer, "https://"):
 		return openHTTP(metadataServer), nil
 	}
-	return openEtcd(metadataServer)
+	return openEtcd(metadataServer, access)
 }
 
 // NoStore is the store of P2P mode: nothing is published, and processes are asked themselves.
@@ -110,12 +110,12 @@ func Check(metadataServer string) error {
 	return fmt.Errorf("metadata server %q: %s is not supported, want %s, http:// or etcd://", metadataServer, scheme, P2PHandshake)
 }
 
-func openEtcd(metadataServer string) (Store, error) {
+func openEtcd(metadataServer string, access etcdkv.Access) (Store, error) {
 	endpoints, err := etcdkv.ParseEndpoints(metadataServer)
 	if err != nil {
 		return nil, fmt.Errorf("metadata server: %w", err)
 	}
-	etcd, err := etcdkv.Open(endpoints)
+	etcd, err := etcdkv.Open(endpoints, access)
 	if err != nil {
 		return nil, fmt.Errorf("metadata server: %w", err)
 	}

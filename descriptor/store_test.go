@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/etcdkv/etcdfake"
 	"mooncake/internal/limits"
 )
@@ -63,7 +64,7 @@ func (m *metadataServer) value(key string) string {
 
 func openStore(t testing.TB, name string) Store {
 	t.Helper()
-	store, err := Open(name)
+	store, err := Open(name, etcdkv.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestOpen(t *testing.T) {
 		"", "redis://127.0.0.1:6379", "http://", "http:///metadata", "http://h:p/metadata", "http://h/metadata?key=", "http://u:p@h/",
 		"etcd://", "etcd://h:p", "p2p handshake", "file:///x",
 	} {
-		if store, err := Open(name); err == nil {
+		if store, err := Open(name, etcdkv.Access{}); err == nil {
 			store.Close()
 			t.Errorf("Open(%q) succeeded", name)
 		} else {
@@ -217,7 +218,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		"hang up":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 	} {
 		server := httptest.NewServer(c.answer)
-		store, err := Open(server.URL + "/metadata")
+		store, err := Open(server.URL+"/metadata", etcdkv.Access{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -191,8 +191,9 @@ func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 		HAState string `json:"ha_state"`
 		Applied uint64 `json:"applied_sequence"`
 		Newest  uint64 `json:"leader_sequence"`
+		Unacked uint64 `json:"unacked_records"`
 		leader
-	}{ready, s.Role, s.State, s.Applied, s.Newest, s.leader()})
+	}{ready, s.Role, s.State, s.Applied, s.Newest, s.Unacked, s.leader()})
 }
 
 func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {

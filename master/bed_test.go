@@ -29,14 +29,14 @@ var dialects = []wire.Dialect{wire.V12, wire.V13, wire.V14}
 // bed is a running master with all its ports on 127.0.0.1.
 type bed struct {
 	*Server
-	t      *testing.T
+	t      testing.TB
 	logs   *observer.ObservedLogs
 	silent atomic.Bool // no handshake port answers
 	stop   func()      // ends the master and waits for it; once more does nothing
 }
 
 // newBed starts a master; the end of the test stops it and waits until nothing of it runs.
-func newBed(t *testing.T, edits ...func(*Config)) *bed {
+func newBed(t testing.TB, edits ...func(*Config)) *bed {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"

@@ -90,9 +90,11 @@ func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string,
 	var buf [4]catalog.Replica
 	replicas, err := fn(s.clock.Now(), clientID(client), key, size, &o, buf[:0])
 	if err != nil {
+		p.refused()
 		r.Err = codeOf(err)
 		return
 	}
+	p.begun(o.After)
 	s.calls.ObserveValue(size)
 	r.Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 }
@@ -116,7 +118,10 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 		o, code := putOptions(keys[i], sizes[i], tenant, cfg, group)
 		if code == 0 {
 			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
-			if code = codeOf(err); code == 0 {
+			if code = codeOf(err); code != 0 {
+				p.refused()
+			} else {
+				p.begun(o.After)
 				s.calls.ObserveValue(sizes[i])
 				out[i].Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 				s.sameNode(cfg, replicas)

@@ -85,6 +85,10 @@ type Config struct {
 	HAConnString string
 	ClusterID    string
 	LeaderTTL    time.Duration
+	// HAAck says when a call is answered: "durable" once its outcome is in etcd, or "async" once it waits to be written.
+	HAAck string
+	// Etcd says how etcd is reached.
+	Etcd etcdkv.Access
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
@@ -102,7 +106,7 @@ func DefaultConfig() Config {
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
-		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, EtcdCompact: true,
+		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }
 
@@ -158,6 +162,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--journal_sync_interval_ms=%d is outside 1..60000", c.JournalSyncEvery.Milliseconds())
 	case c.ForceEmpty && c.DataDir == "":
 		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
+	case c.HAAck != ackDurable && c.HAAck != ackAsync:
+		return fmt.Errorf("--ha_ack=%q is neither durable nor async", c.HAAck)
 	}
 	if err := c.checkHA(); err != nil {
 		return err
@@ -192,7 +198,7 @@ func (c *Config) checkHA() error {
 	if _, err := etcdkv.ParseEndpoints(c.HAConnString); err != nil {
 		return fmt.Errorf("--ha_backend_connstring: %w", err)
 	}
-	return nil
+	return c.Etcd.Check()
 }
 
 // checkPortsDiffer says which two flags want one port, where opening it twice would only say that it is in use.
@@ -262,7 +268,9 @@ func (c *Config) String() string {
 		add("ha_backend_connstring", strings.ReplaceAll(c.HAConnString, ",", ";"))
 		add("cluster_id", c.ClusterID)
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
+		add("ha_ack", c.HAAck)
 		add("etcd_compact", c.EtcdCompact)
+		c.Etcd.Flags(add)
 	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)

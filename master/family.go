@@ -69,7 +69,10 @@ type peerConn struct {
 	ids       atomic.Pointer[[]wire.UUID] // client ids seen, oldest first; the list is never changed, only replaced
 	readings  readings                    // bundles looked up
 
-	waits uint64 // number in the log that the replies not sent yet wait for; the connection's goroutine only
+	// The connection's goroutine only:
+	waits   uint64  // number in the log that the replies not sent yet wait for
+	started started // what the call under way has begun
+	after   uint64  // with startedOnly: number that its reply waits for
 
 	// Guarded by registry.mu.
 	counted family // family under which the registry counts this connection

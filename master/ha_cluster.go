@@ -49,11 +49,16 @@ func (s *Server) joinCluster() error {
 		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
 	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
-		Endpoints: endpoints, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
+		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
 		Catalog: s.cfg.catalog(), Log: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limits.EtcdCallMs*time.Millisecond)
+	defer cancel()
+	if err := c.member.Prove(ctx); err != nil {
+		return errors.Join(fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err), c.member.Close())
 	}
 	s.cluster = c
 	s.admin = NewAdmin(c, c.calls, adminBuild)
@@ -106,22 +111,16 @@ func (s *Server) takeTurns(ctx context.Context) error {
 			s.handOver(term)
 			return nil
 		}
-		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()), zap.Error(err))
+		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()),
+			zap.Uint64("unacked_records", term.Stats().Unacked), zap.Error(err))
 	}
 }
 
 // lead answers calls for one term.
 func (s *Server) lead(ctx context.Context, term *replication.Term, past *replication.History) error {
 	c := s.cluster
-	service := emptyService(s.cfg, s.log, c.calls)
-	service.cat = past.Catalog
-	// Times in the log are those of other machines. This one goes on from the last of them and compares it with none of
-	// its own: what depends on time lasts longer rather than shorter.
-	service.clock.StartAt(past.Time + 1)
-	service.cat.Resume(service.clock.Now())
-	service.keep(term, past.Names)
-	service.history.term = term
-	if err := service.ready(); err != nil {
+	service, err := serviceOf(s.cfg, s.log, c.calls, term, past)
+	if err != nil {
 		return err
 	}
 	turn := &Server{cfg: s.cfg, log: s.log}
@@ -157,6 +156,21 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 			}
 		})
 	})
+}
+
+// serviceOf makes the service of a term: it goes on where the history ends.
+func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replication.Term, past *replication.History) (*Service, error) {
+	s := emptyService(cfg, log, calls)
+	s.cat = past.Catalog
+	// Times in the log are those of other machines. This one goes on from the last of them and compares it with none of
+	// its own: what depends on time lasts longer rather than shorter.
+	s.clock.StartAt(past.Time + 1)
+	s.cat.Resume(s.clock.Now())
+	s.keep(term, past.Names)
+	s.cat.CloseWindows(s.clock.Now())
+	s.history.term = term
+	s.history.async = cfg.HAAck == ackAsync
+	return s, s.ready()
 }
 
 func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
@@ -224,6 +238,7 @@ func (c *cluster) Standing() Standing {
 	case own.State != replication.StateServing:
 	case c.service != nil:
 		s.Role, s.Ready = "leader", own.Ready
+		s.Unacked = c.service.history.term.Stats().Unacked
 	case own.Ready: // the lead was won a moment ago
 		s.Role, s.State, s.Promotable = "leader", stateWarmup, false
 	default: // it was lost a moment ago
@@ -245,7 +260,7 @@ func (c *cluster) Stats() metrics.Stats {
 	if c.service != nil {
 		log := c.service.history.term.Stats()
 		ha.LogRecords, ha.LogBytes, ha.LogMicros = log.Records, log.Bytes, uint64(log.WriteTime.Microseconds())
-		ha.Snapshots, ha.Failed = log.Snapshots, log.SnapshotErrors
+		ha.Snapshots, ha.Failed, ha.Unacked = log.Snapshots, log.SnapshotErrors, log.Unacked
 		out = c.service.Stats()
 		out.HA = ha
 	}

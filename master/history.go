@@ -19,6 +19,7 @@ import (
 type history struct {
 	journal journal
 	term    term              // nil unless this master is one of several
+	async   bool              // --ha_ack=async
 	names   map[string][]byte // recovered names of the metadata server
 }
 
@@ -27,6 +28,8 @@ type journal interface {
 	catalog.Log
 	AppendName(n replication.NameChange) (number uint64)
 	Last() (number uint64)
+	Durable() (number uint64)
+	Wait(ctx context.Context, number uint64) error
 	After(number uint64, do func())
 	Room(ctx context.Context) error
 	OnDurable(f func(number uint64))
@@ -57,12 +60,33 @@ var askOnly = func() (only [wire.NumCalls]bool) {
 	return only
 }()
 
+// The values of --ha_ack.
+const (
+	ackDurable = "durable"
+	ackAsync   = "async"
+)
+
+// ackEarly are the calls that --ha_ack=async answers before their outcome is durable. What a failover takes back of them is
+// an object, or the absence of one. The others give ranges to writers, or tell owners that theirs are not used any more:
+// answered early, a failover would let bytes of one object pass for those of another.
+var ackEarly = func() (early [wire.NumCalls]bool) {
+	for _, id := range [...]wire.CallID{
+		wire.CallPutEnd, wire.CallBatchPutEnd, wire.CallUpsertEnd, wire.CallBatchUpsertEnd,
+		wire.CallPutRevoke, wire.CallBatchPutRevoke, wire.CallUpsertRevoke, wire.CallBatchUpsertRevoke,
+		wire.CallRemove, wire.CallBatchRemove, wire.CallRemoveByRegex, wire.CallRemoveAll, wire.CallBatchReplicaClear,
+	} {
+		early[id] = true
+	}
+	return early
+}()
+
 // openHistory reads the journal and makes its catalog the service's.
 func (s *Service) openHistory() error {
 	if s.cfg.DataDir == "" {
 		s.cat = catalog.New(s.cfg.catalog())
 		if s.cfg.journal != nil {
 			s.keep(s.cfg.journal, nil)
+			s.history.async = s.cfg.HAAck == ackAsync
 		}
 		return nil
 	}
@@ -77,6 +101,7 @@ func (s *Service) openHistory() error {
 	s.clock.StartAt(past.StartTime(s.clock.Now()))
 	s.cat.Resume(s.clock.Now())
 	s.keep(journal, past.Names)
+	s.cat.CloseWindows(s.clock.Now())
 	stats := s.cat.Stats()
 	s.log.Info("the journal is taken up: owners of segments have to be heard again", zap.String("data_dir", s.cfg.DataDir),
 		zap.Uint64("objects", stats.Keys), zap.Uint64("segments", stats.Segments), zap.Uint64("bytes", stats.AllocatedBytes),
@@ -101,19 +126,48 @@ func (h *history) admit(id wire.CallID) error {
 	return h.journal.Room(ctx)
 }
 
-// decided notes on the connection that the reply of a call has to wait for everything decided so far.
-func (h *history) decided(p *peerConn, id wire.CallID) {
-	if h.journal != nil && !askOnly[id] {
+// decided notes on the connection that the reply of a call has to wait for everything decided so far. An error says that
+// the log does not take it.
+func (h *history) decided(p *peerConn, id wire.CallID) error {
+	switch {
+	case h.journal == nil || askOnly[id]:
+	case h.async && ackEarly[id]:
+		return h.journal.Err()
+	case p.started == startedOnly:
+		p.waits = max(p.waits, p.after)
+	default:
 		p.waits = h.journal.Last()
 	}
+	return nil
 }
+
+// started tells what the call under way has done: when it only began writes, whoever asked for them need not wait for all
+// that was decided.
+type started uint8
+
+const (
+	startedNothing started = iota
+	startedOnly
+	startedAndMore
+)
+
+// begun notes that a write was begun, about which nobody may be told before the log is durable up to a number.
+func (p *peerConn) begun(after uint64) {
+	if p.started == startedNothing {
+		p.started = startedOnly
+	}
+	p.after = max(p.after, after)
+}
+
+// refused notes that a write was refused: the reason may be something that is not durable.
+func (p *peerConn) refused() { p.started = startedAndMore }
 
 // Settle holds the replies of a connection until what they tell is durable.
 func (p *port) Settle(c *rpc.Conn) error {
 	if pc, ok := c.Tag.(*peerConn); ok && pc.waits != 0 {
 		number := pc.waits
 		pc.waits = 0
-		if err := p.history.journal.WaitDurable(number); err != nil {
+		if err := p.history.waitFor(number); err != nil {
 			return err
 		}
 	}
@@ -155,7 +209,17 @@ func (h *history) wait() error {
 	if h.journal == nil {
 		return nil
 	}
-	return h.journal.WaitDurable(h.journal.Last())
+	return h.waitFor(h.journal.Last())
+}
+
+// waitFor returns when everything up to a number is durable. Nobody is kept waiting for ever.
+func (h *history) waitFor(number uint64) error {
+	if h.journal.Durable() >= number {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limits.LogRoomMs*time.Millisecond)
+	defer cancel()
+	return h.journal.Wait(ctx, number)
 }
 
 // start writes the journal from now on, until the function it returns is called: after everybody who decides has ended.

@@ -74,6 +74,7 @@ type heldJournal struct {
 	failed chan struct{}
 	after  []func()
 	settle func(uint64)
+	full   bool // it takes nothing more
 }
 
 func newHeldJournal() *heldJournal {
@@ -118,7 +119,23 @@ func (j *heldJournal) After(number uint64, do func()) {
 	do()
 }
 
-func (j *heldJournal) Room(context.Context) error      { return j.Err() }
+func (j *heldJournal) Room(context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.full {
+		return context.DeadlineExceeded
+	}
+	return j.err
+}
+
+func (j *heldJournal) Durable() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.done
+}
+
+func (j *heldJournal) Wait(_ context.Context, number uint64) error { return j.WaitDurable(number) }
+
 func (j *heldJournal) OnDurable(f func(number uint64)) { j.settle = f }
 func (j *heldJournal) Failed() <-chan struct{}         { return j.failed }
 func (j *heldJournal) Close() error                    { return nil }
@@ -135,10 +152,12 @@ func (j *heldJournal) Run(ctx context.Context) error {
 }
 
 // write makes everything up to now durable.
-func (j *heldJournal) write() {
-	j.settle(j.Last())
+func (j *heldJournal) write() { j.writeUpTo(j.Last()) }
+
+func (j *heldJournal) writeUpTo(number uint64) {
+	j.settle(number)
 	j.mu.Lock()
-	j.done = j.last
+	j.done = number
 	after := j.after
 	j.after = nil
 	close(j.change)
@@ -159,36 +178,43 @@ func (j *heldJournal) fail() {
 	j.change = make(chan struct{})
 }
 
+func answered(do func()) chan struct{} {
+	done := make(chan struct{})
+	go func() { defer close(done); do() }()
+	return done
+}
+
+// waits looks whether something is answered before the journal is written.
+func (j *heldJournal) waits(t *testing.T, what string, done chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+		t.Errorf("%s was answered before it was durable", what)
+	case <-time.After(50 * time.Millisecond): // a reply that does not wait comes at once
+	}
+}
+
+// ends writes the journal until something is answered: it may take several decisions.
+func (j *heldJournal) ends(t *testing.T, what string, done chan struct{}) {
+	t.Helper()
+	waitFor(t, what+" to be answered", func() bool {
+		j.write()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // TestRepliesWait holds the journal: no call that changes something is answered, and no reader sees what is not durable.
 // Others go on.
 func TestRepliesWait(t *testing.T) {
 	held := newHeldJournal()
 	b := newBed(t, func(c *Config) { c.journal = held })
-	answered := func(do func()) chan struct{} {
-		done := make(chan struct{})
-		go func() { defer close(done); do() }()
-		return done
-	}
-	waits := func(what string, done chan struct{}) {
-		t.Helper()
-		select {
-		case <-done:
-			t.Errorf("%s was answered before it was durable", what)
-		case <-time.After(50 * time.Millisecond): // a reply that does not wait comes at once
-		}
-	}
-	ends := func(what string, done chan struct{}) { // it may take several decisions
-		t.Helper()
-		waitFor(t, what+" to be answered", func() bool {
-			held.write()
-			select {
-			case <-done:
-				return true
-			default:
-				return false
-			}
-		})
-	}
+	waits := func(what string, done chan struct{}) { t.Helper(); held.waits(t, what, done) }
+	ends := func(what string, done chan struct{}) { t.Helper(); held.ends(t, what, done) }
 	owner, writer, reader := b.client(wire.V13), b.client(wire.V13), b.client(wire.V13)
 	mount := answered(func() { owner.mount("pool", 1<<44, 64*mib) })
 	waits("a mount", mount)
@@ -211,6 +237,80 @@ func TestRepliesWait(t *testing.T) {
 	waits("a remove", gone)
 	expect(t, "a read of what is removed", reader.get("k").Err, wire.ErrObjectNotFound)
 	ends("a remove", gone)
+}
+
+// TestStartsInWindows holds the journal: once it has a window, starts in it are answered at once; one of a key that was
+// removed a moment ago is not, nor is the news that a key exists. The end of every put waits.
+func TestStartsInWindows(t *testing.T) {
+	held := newHeldJournal()
+	b := newBed(t, func(c *Config) { c.journal = held })
+	owner, writer, batcher := b.client(wire.V13), b.client(wire.V13), b.client(wire.V14)
+	held.ends(t, "a mount", answered(func() { owner.mount("pool", 1<<44, 1<<30) }))
+	held.ends(t, "the first put's start", answered(func() { expect(t, "a put's start", writer.putStart("a", 9).Err, 0) }))
+	expect(t, "a start in the window", writer.putStart("b", 9).Err, 0)
+	batch := invoke(batcher, &wire.BatchPutStart, &wire.BatchPutStartRequest{ClientID: batcher.id, Keys: []string{"c", "d"}, Sizes: []uint64{9, 9}, Config: oneCopy()})
+	for i := range batch {
+		expect(t, "a batch of starts in the window", batch[i].Err, 0)
+	}
+	taken := answered(func() {
+		expect(t, "a start of a key that is being written", batcher.putStart("b", 9).Err, wire.ErrObjectAlreadyExists)
+	})
+	held.waits(t, "the news that a key exists", taken)
+	held.ends(t, "the news that a key exists", taken)
+	end := answered(func() { expect(t, "a put's end", writer.putEnd("a"), 0) })
+	held.waits(t, "a put's end", end)
+	held.ends(t, "a put's end", end)
+	gone := answered(func() { expect(t, "remove", owner.remove("a", true), 0) })
+	held.waits(t, "a remove", gone)
+	again := answered(func() { expect(t, "a start of a key that was removed", writer.putStart("a", 9).Err, 0) })
+	held.waits(t, "a start of a key that was removed", again)
+	held.ends(t, "the remove", gone)
+	held.ends(t, "the start", again)
+}
+
+// TestAnswersEarly holds the journal of a master that answers early: what a failover may take back is answered at once,
+// whatever gives ranges away is not, and readers still see only what is durable.
+func TestAnswersEarly(t *testing.T) {
+	held := newHeldJournal()
+	b := newBed(t, func(c *Config) { c.journal, c.HAAck = held, ackAsync })
+	owner, writer, reader := b.client(wire.V13), b.client(wire.V13), b.client(wire.V13)
+	mount := answered(func() { owner.mount("pool", 1<<44, 64*mib) })
+	held.waits(t, "a mount", mount)
+	held.ends(t, "a mount", mount)
+	put := answered(func() { expect(t, "a put's start", writer.putStart("k", 9).Err, 0) })
+	held.waits(t, "a put's start", put)
+	held.ends(t, "a put's start", put)
+	expect(t, "a start in the window", writer.putStart("other", 9).Err, 0)
+	expect(t, "a put's end", writer.putEnd("k"), 0)
+	get := answered(func() { expect(t, "get", reader.get("k").Err, 0) })
+	held.waits(t, "a read of what is not durable", get)
+	held.ends(t, "the read", get)
+	expect(t, "remove", writer.remove("k", true), 0)
+	expect(t, "another put's end", writer.putEnd("other"), 0)
+	held.mu.Lock()
+	held.err = errors.New("the disk is gone")
+	held.mu.Unlock()
+	if _, _, err := writer.Call(t.Context(), wire.PutEnd.ID.FunctionID(), wire.PutEnd.AppendRequest(nil, wire.V13, &wire.PutEndRequest{ClientID: writer.id})); err == nil {
+		t.Error("a call was answered that the log did not take")
+	}
+}
+
+// TestFullQueue asks for more when too much waits to be written: the answer is a refusal, and nothing was decided.
+func TestFullQueue(t *testing.T) {
+	held := newHeldJournal()
+	b := newBed(t, func(c *Config) { c.journal, c.HAAck = held, ackAsync })
+	owner := b.client(wire.V13)
+	mount := answered(func() { owner.mount("pool", 1<<44, 64*mib) })
+	held.ends(t, "a mount", mount)
+	put := answered(func() { expect(t, "a put's start", owner.putStart("k", 9).Err, 0) })
+	held.ends(t, "a put's start", put)
+	last := held.Last()
+	held.mu.Lock()
+	held.full = true
+	held.mu.Unlock()
+	expect(t, "a put's end", owner.putEnd("k"), wire.ErrUnavailableInCurrentMode)
+	expect(t, "decisions", held.Last(), last)
+	expect(t, "a look-up", owner.get("k").Err, wire.ErrReplicaIsNotReady)
 }
 
 // TestEndsWithItsJournal lets the journal fail: nobody gets an answer that is not true, and the master ends and says why.

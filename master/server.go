@@ -126,6 +126,7 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 		s.started.Do(func() { close(s.up) })
 	}
 	err := group.Wait()
+	s.service.cat.EndWindows(s.service.clock.Now()) // nobody asks for ranges any more
 	if stopErr := stopHistory(); err == nil {
 		err = stopErr
 	}

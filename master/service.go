@@ -2,6 +2,7 @@ package master
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/netip"
 	"sync"
@@ -100,12 +101,20 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 		p.calls.Count(id.Name(), false)
 		return p.unavailable(c, pc, id, r, dst)
 	}
-	if err := p.history.admit(id); err != nil {
+	switch err := p.history.admit(id); {
+	case errors.Is(err, context.DeadlineExceeded): // too much waits to be written
+		p.calls.Count(id.Name(), true)
+		return p.unavailable(c, pc, id, r, dst)
+	case err != nil:
 		c.Close() // there is no truth to tell any more
 		return dst, rpc.CodeOK, true
 	}
+	pc.started, pc.after = startedNothing, 0
 	body, code, parked = handler(c, pc, r, set, dst)
-	p.history.decided(pc, id)
+	if p.history.decided(pc, id) != nil {
+		c.Close()
+		return dst, rpc.CodeOK, true
+	}
 	return body, code, parked
 }
 

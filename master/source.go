@@ -3,6 +3,7 @@ package master
 import (
 	"mooncake/catalog"
 	"mooncake/metrics"
+	"mooncake/replication"
 )
 
 // Stats hands the catalog's figures to a scrape.
@@ -18,8 +19,27 @@ func (s *Service) Stats() metrics.Stats {
 		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
 		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
-		Refusals: refusalsBy(&c.Refusals),
+		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
 	}
+}
+
+// figures are those of the journal, if this master has one.
+func (h *history) figures() *metrics.Journal {
+	j, ok := h.journal.(*replication.Journal)
+	if !ok {
+		return nil
+	}
+	f := j.Figures()
+	out := &metrics.Journal{
+		Records: f.Records, Bytes: f.Bytes, WriteMicros: uint64(f.WriteTime.Microseconds()),
+		Syncs: f.Syncs, SyncMicros: uint64(f.SyncTime.Microseconds()),
+		Snapshots: f.Snapshots, SnapshotErrors: f.SnapshotErrors, SnapshotBytes: f.SnapshotBytes, SnapshotAt: f.SnapshotAt,
+		DiskBytes: f.DiskBytes, DamagedBlocks: f.DamagedBlocks, DamagedBytes: f.DamagedBytes, LostRecords: f.LostRecords, Failed: f.Failed,
+	}
+	for _, reason := range replication.DropReasons {
+		out.Dropped = append(out.Dropped, metrics.Drop{Reason: reason, Objects: f.Dropped[reason]})
+	}
+	return out
 }
 
 // refusalsBy lists refused puts by reason.

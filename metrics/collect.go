@@ -17,9 +17,13 @@ type Registry struct {
 
 // NewRegistry returns a registry that renders from source and calls.
 func NewRegistry(source Source, calls *Calls, build Build) *Registry {
-	r := &Registry{registry: prometheus.NewRegistry()}
+	return &Registry{registry: newPlainRegistry(newCollector(source, calls, build))}
+}
+
+func newPlainRegistry(c *collector) *prometheus.Registry {
+	r := prometheus.NewRegistry()
 	// Only an invariant can fail here: the table has a name twice, which the tests of this package would show.
-	r.registry.MustRegister(newCollector(source, calls, build))
+	r.MustRegister(c)
 	return r
 }
 
@@ -47,10 +51,11 @@ type collector struct {
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
 	putRefusals                                    *prometheus.Desc
 	parts                                          *bundleCollector
+	journal                                        *journalCollector
 }
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
-	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector()}
+	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector(), journal: newJournalCollector()}
 	for _, r := range c.rows {
 		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
 	}
@@ -82,6 +87,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	c.parts.describe(out)
+	c.journal.describe(out)
 }
 
 // Collect asks the source and sends what it says.
@@ -105,6 +111,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- constant(c.ha[i], r.kind, r.value(s.HA))
 		}
 	}
+	c.journal.collect(s.Journal, out)
 	c.collectSegments(s, out)
 	c.collectSizes(out)
 	for _, o := range c.calls.otherCalls() {

@@ -15,6 +15,7 @@ type HA struct {
 	LogMicros  uint64 // waited for etcd
 	Snapshots  uint64
 	Failed     uint64 // snapshots that failed
+	Unacked    uint64 // decisions that are not in etcd yet
 }
 
 // haRows are the series that only a master that is one of several has.
@@ -34,6 +35,7 @@ var haRows = []struct {
 	{"master_ha_log_wait_microseconds", "Time that writing to etcd took in the term under way", gauge, func(h *HA) uint64 { return h.LogMicros }},
 	{"master_ha_snapshots", "Snapshots of the log made in the term under way", gauge, func(h *HA) uint64 { return h.Snapshots }},
 	{"master_ha_snapshot_failures", "Snapshots of the log that failed in the term under way", gauge, func(h *HA) uint64 { return h.Failed }},
+	{"master_ha_unacked_records", "Decisions that are not in etcd yet; with --ha_ack=async calls may have been answered all the same", gauge, func(h *HA) uint64 { return h.Unacked }},
 }
 
 func flag(on bool) uint64 {

@@ -11,7 +11,8 @@ const (
 
 // Stats are the figures that a Source hands over at a scrape.
 type Stats struct {
-	HA *HA // nil unless this master is one of several
+	HA      *HA      // nil unless this master is one of several
+	Journal *Journal // nil without a journal
 
 	Keys           uint64 // objects, half written ones included
 	OpenKeys       uint64 // half written ones

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mooncake/catalog"
 	"mooncake/internal/limits"
@@ -13,7 +14,8 @@ import (
 // core collects decisions into records and knows how far they are durable. Its owner takes one record after another and
 // says when each is kept; where, the core does not know.
 type core struct {
-	wake    chan struct{} // holds one item while something waits to be written
+	wake    chan struct{} // holds one item while somebody waits for something to be written
+	stir    chan struct{} // holds one item when something was appended, for which nobody may wait
 	failed  chan struct{} // closed with the first error
 	durable atomic.Uint64
 	settled func(number uint64)
@@ -23,9 +25,11 @@ type core struct {
 	mu      sync.Mutex
 	full    []*batch // as large as they may be, oldest first
 	waiting int      // bytes in them
+	undone  int      // decisions that are not durable
 	open    *batch
 	spare   *batch
 	written chan struct{} // closed, and made anew, when durable grows or the log fails
+	wanted  uint64        // the newest record that somebody waits for
 	after   []afterwards
 	err     error
 }
@@ -38,7 +42,8 @@ type afterwards struct {
 
 func newCore() core {
 	return core{
-		open: new(batch), spare: new(batch), wake: make(chan struct{}, 1), failed: make(chan struct{}), written: make(chan struct{}),
+		open: new(batch), spare: new(batch), wake: make(chan struct{}, 1), stir: make(chan struct{}, 1),
+		failed: make(chan struct{}), written: make(chan struct{}),
 	}
 }
 
@@ -71,6 +76,7 @@ func (c *core) AppendName(n NameChange) uint64 {
 func (c *core) appended() uint64 {
 	number := c.open.number
 	c.open.appends++
+	c.undone++
 	switch {
 	case c.err != nil:
 		c.open.start(number, number, nil) // nobody will read it
@@ -78,13 +84,35 @@ func (c *core) appended() uint64 {
 		return number
 	case c.bounded && c.open.isFull():
 		c.closeOpen()
+		tell(c.wake)
 	}
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	tell(c.stir)
 	return number
 }
+
+// tell leaves a word in a channel that holds one, unless there is one already.
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// press notes that somebody waits for a record. The caller holds the lock.
+func (c *core) press(number uint64) {
+	c.wanted = max(c.wanted, number)
+	tell(c.wake)
+}
+
+// pressing tells whether a record should be written now, and left whether anything is there to be.
+func (c *core) pressing() (pressing, left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.full) > 0 || c.wanted > c.durable.Load(), len(c.full) > 0 || !c.open.empty()
+}
+
+// lazily is when what nobody waits for is written: until then it travels with the next thing that somebody does.
+func lazily() <-chan time.Time { return time.After(limits.LogLazyMs * time.Millisecond) }
 
 // closeOpen begins the next record.
 func (c *core) closeOpen() {
@@ -132,6 +160,7 @@ func (c *core) done(b *batch) {
 		b.buf = nil
 	}
 	c.durable.Store(b.number)
+	c.undone -= b.appends
 	close(c.written)
 	c.written = make(chan struct{})
 	ready := 0
@@ -156,6 +185,13 @@ func (c *core) Last() uint64 {
 	return c.open.number // after a failure: one that never becomes durable
 }
 
+// undurable counts the decisions that are not durable.
+func (c *core) undurable() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(c.undone)
+}
+
 // Durable is the number of the newest durable record.
 func (c *core) Durable() uint64 { return c.durable.Load() }
 
@@ -164,6 +200,7 @@ func (c *core) Wait(ctx context.Context, number uint64) error {
 	for c.durable.Load() < number {
 		c.mu.Lock()
 		err, written := c.err, c.written
+		c.press(number)
 		c.mu.Unlock()
 		if c.durable.Load() >= number {
 			return nil
@@ -187,6 +224,7 @@ func (c *core) After(number uint64, do func()) {
 	if c.durable.Load() < number {
 		if c.err == nil {
 			c.after = append(c.after, afterwards{number, do})
+			c.press(number)
 		}
 		c.mu.Unlock()
 		return
@@ -201,6 +239,9 @@ func (c *core) Room(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		pending, err, written := len(c.open.buf)+c.waiting, c.err, c.written
+		if pending >= limits.LogPendingBytes {
+			c.press(c.open.number)
+		}
 		c.mu.Unlock()
 		switch {
 		case err != nil:

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,12 +18,55 @@ import (
 // MemberConfig says which cluster a master belongs to.
 type MemberConfig struct {
 	Endpoints []string // of etcd
+	Access    etcdkv.Access
 	Cluster   string
 	Address   string        // host:port at which clients reach this master
 	TTL       time.Duration // of the leader's lease
 	Compact   bool          // etcd is told to forget what was deleted
 	Catalog   catalog.Config
 	Log       *zap.Logger
+
+	// What follows is for tests in a world of their own. Zero means the real one.
+	Store Store                                                       // instead of the etcd at Endpoints
+	Boot  func() int64                                                // instead of CLOCK_BOOTTIME, in nanoseconds
+	Dial  func(ctx context.Context, address string) (net.Conn, error) // instead of TCP, to look whether a leader lives
+	// SnapshotBytes is how much may be written since the last snapshot before the next is made. 0 means
+	// limits.LogEtcdSnapshotBytes.
+	SnapshotBytes int64
+}
+
+// complete fills in the real world.
+func (c *MemberConfig) complete() error {
+	if c.Store == nil {
+		etcd, err := etcdkv.OpenCluster(c.Endpoints, c.Access)
+		if err != nil {
+			return err
+		}
+		c.Store = etcd
+	}
+	if c.Boot == nil {
+		c.Boot = bootTime
+	}
+	if c.Dial == nil {
+		c.Dial = dial
+	}
+	if c.SnapshotBytes == 0 {
+		c.SnapshotBytes = limits.LogEtcdSnapshotBytes
+	}
+	return nil
+}
+
+// Store is what a Member needs of etcd. An etcdkv.Cluster is one.
+type Store interface {
+	// Txn may take effect more than once, or after its error.
+	Txn(ctx context.Context, conditions []etcdkv.Condition, then, otherwise []etcdkv.Op) (etcdkv.Outcome, error)
+	Range(ctx context.Context, from, to string, p etcdkv.Page) (found []etcdkv.KV, more bool, revision int64, err error)
+	Watch(ctx context.Context, from, to string, revision int64, see func(events []etcdkv.Event, revision int64) error) error
+	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
+	KeepAlive(ctx context.Context, lease int64) error
+	Revoke(ctx context.Context, lease int64) error
+	Compact(ctx context.Context, revision int64) error
+	Close() error
 }
 
 // View is who leads.
@@ -60,16 +104,23 @@ const (
 
 // OpenMember prepares a member. It waits for nobody.
 func OpenMember(cfg MemberConfig) (*Member, error) {
-	etcd, err := etcdkv.OpenCluster(cfg.Endpoints)
-	if err != nil {
+	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
 	m := &Member{
 		cfg: cfg, changed: make(chan struct{}),
-		shelf: shelf{etcd: etcd, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log, rare: rarely(cfg.Log)},
+		shelf: shelf{etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log, rare: rarely(cfg.Log)},
 	}
 	m.state.Store(StateStarting)
 	return m, nil
+}
+
+// Prove tells what makes etcd unusable and does not pass by waiting. It waits for an answer.
+func (m *Member) Prove(ctx context.Context) error {
+	if etcd, ok := m.shelf.etcd.(*etcdkv.Cluster); ok {
+		return etcd.Prove(ctx, m.shelf.keys.leader)
+	}
+	return nil
 }
 
 // Close ends the connections.
@@ -220,7 +271,7 @@ func (m *Member) progress(number uint64) {
 	if m.newest.Load() < number {
 		m.newest.Store(number)
 	}
-	m.heard.Store(bootTime())
+	m.heard.Store(m.shelf.boot())
 }
 
 // check asks etcd which record is the newest.
@@ -235,7 +286,7 @@ func (m *Member) check(ctx context.Context) {
 			m.newest.Store(n)
 		}
 	}
-	m.heard.Store(bootTime())
+	m.heard.Store(m.shelf.boot())
 }
 
 // Standing is how far a member is.
@@ -257,7 +308,7 @@ func (m *Member) Standing() Standing {
 	case state == StateServing && term != nil:
 		s.Applied, s.Newest, s.Ready = term.Last(), term.Durable(), term.Leads()
 	case state == StateStandby || state == StateCandidate:
-		fresh := bootTime()-m.heard.Load() < limits.LogFreshMs*int64(time.Millisecond)
+		fresh := m.shelf.boot()-m.heard.Load() < limits.LogFreshMs*int64(time.Millisecond)
 		s.Ready = fresh && s.Applied+limits.LogLagRecords >= s.Newest
 	}
 	return s
@@ -271,7 +322,7 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	}
 	m.progress(h.Last)
 	etcd, keys := m.shelf.etcd, m.shelf.keys
-	sent := bootTime()
+	sent := m.shelf.boot()
 	lease, ttl, err := etcd.Grant(ctx, m.cfg.TTL)
 	if err != nil {
 		return nil, err
@@ -282,7 +333,7 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 		// What the one before has written last may have come after the reading; nothing comes after this.
 		if _, err = m.shelf.catchUp(ctx, h); err == nil {
 			m.progress(h.Last)
-			t := newTerm(m.shelf, created, lease, min(ttl, m.cfg.TTL), h, sent, m.cfg.Compact)
+			t := newTerm(m.shelf, created, lease, min(ttl, m.cfg.TTL), h, sent, &m.cfg)
 			m.mu.Lock()
 			m.term = t
 			m.mu.Unlock()

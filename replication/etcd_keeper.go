@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -88,16 +89,20 @@ func (t *Term) join(page []etcdkv.KV) (joined []byte, numbers []uint64, err erro
 	joined = append(joined, valueHead...)
 	for _, kv := range page {
 		n, ok := t.keys.logNumber(kv.Key)
-		if !ok || len(kv.Value) < len(valueHead) {
+		if !ok {
 			return nil, nil, fmt.Errorf("etcd key %s is none of ours", kv.Key)
 		}
-		if len(numbers) > 0 && (n != numbers[len(numbers)-1]+1 || len(joined)+len(kv.Value) > limits.LogRollBytes) {
+		text, err := unpackValue(kv.Value)
+		if err != nil {
+			return nil, nil, fmt.Errorf("etcd key %s: %w", kv.Key, err)
+		}
+		if len(numbers) > 0 && (n != numbers[len(numbers)-1]+1 || len(joined)+len(text) > limits.LogRollBytes) {
 			break
 		}
-		joined = append(joined, kv.Value[len(valueHead):]...)
+		joined = append(joined, text...)
 		numbers = append(numbers, n)
 	}
-	return joined, numbers, nil
+	return packValue(joined), numbers, nil
 }
 
 // rollAgain joins neighbouring rolls when there are many, or the slow trickle of small records would fill etcd with keys.
@@ -115,22 +120,26 @@ func (t *Term) rollAgain(ctx context.Context) error {
 		var first, last uint64
 		for _, kv := range rolls {
 			a, b, ok := t.keys.rollSpan(kv.Key)
-			if !ok || len(kv.Value) < len(valueHead) {
+			if !ok {
 				return fmt.Errorf("etcd key %s is none of ours", kv.Key)
 			}
-			if len(taken) > 0 && (a != last+1 || len(joined)+len(kv.Value) > limits.LogRollBytes || len(taken) == limits.LogRollKeys-1) {
+			text, err := unpackValue(kv.Value)
+			if err != nil {
+				return fmt.Errorf("etcd key %s: %w", kv.Key, err)
+			}
+			if len(taken) > 0 && (a != last+1 || len(joined)+len(text) > limits.LogRollBytes || len(taken) == limits.LogRollKeys-1) {
 				break
 			}
 			if len(taken) == 0 {
 				first = a
 			}
-			joined, last, taken = append(joined, kv.Value[len(valueHead):]...), b, append(taken, kv)
+			joined, last, taken = append(joined, text...), b, append(taken, kv)
 		}
 		rolls = rolls[len(taken):]
 		if len(taken) < 2 {
 			continue
 		}
-		ops := []etcdkv.Op{etcdkv.Put(t.keys.roll(first, last), joined, 0)}
+		ops := []etcdkv.Op{etcdkv.Put(t.keys.roll(first, last), packValue(joined), 0)}
 		for _, kv := range taken {
 			ops = append(ops, etcdkv.Delete(kv.Key))
 		}
@@ -145,7 +154,7 @@ func (t *Term) rollAgain(ctx context.Context) error {
 func (t *Term) maybeSnapshot(ctx context.Context) error {
 	k := &t.keeper
 	wrote := k.wrote.Load()
-	if wrote < max(limits.LogEtcdSnapshotBytes, k.snapshotBytes.Load()) {
+	if wrote < max(t.snapshotBytes, k.snapshotBytes.Load()) {
 		return nil
 	}
 	began := time.Now()
@@ -253,6 +262,10 @@ func (t *Term) forget(ctx context.Context) error {
 	}
 	if k.compactable > 0 {
 		err = t.etcd.Compact(ctx, k.compactable)
+	}
+	if errors.Is(err, etcdkv.ErrDenied) { // everything else goes on; somebody else may compact, as etcd itself can be told to
+		t.compact, err = false, nil
+		t.shelf.log.Warn("etcd lets this user not compact: its history grows until somebody does", zap.String("action", "compaction_denied"))
 	}
 	k.compacted, k.compactable = time.Now(), revision
 	return err

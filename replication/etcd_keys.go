@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -60,22 +59,18 @@ func (k keyspace) rollSpan(key string) (first, last uint64, ok bool) {
 	return first, last, ok && cut && errA == nil && errB == nil && len(a) == 16 && len(b) == 16 && first <= last
 }
 
-// A value of log/ and roll/ begins with 8 bytes: "MCKE", the version of the format, the codec (0: as it is) and two zeros.
-// Records follow, each as in a journal file; their identity is the term of the leader who wrote them, which is the create
-// revision of his key.
-var valueHead = []byte{'M', 'C', 'K', 'E', 1, 0, 0, 0}
-
 // records visits the records of a value.
 func records(key string, value []byte, visit func(h *header, payload []byte) error) error {
-	if !bytes.HasPrefix(value, valueHead) {
-		return fmt.Errorf("etcd key %s: its value does not begin with %q: another version wrote it, or something else did", key, valueHead)
+	text, err := unpackValue(value)
+	if err != nil {
+		return fmt.Errorf("etcd key %s: %w", key, err)
 	}
-	for at := len(valueHead); at < len(value); {
-		h, ok := readHeader(value[at:])
-		if !ok || len(value)-at-headerBytes < int(h.length) {
+	for at := 0; at < len(text); {
+		h, ok := readHeader(text[at:])
+		if !ok || len(text)-at-headerBytes < int(h.length) {
 			return fmt.Errorf("etcd key %s: byte %d of its value is no record", key, at)
 		}
-		payload := value[at+headerBytes : at+headerBytes+int(h.length)]
+		payload := text[at+headerBytes : at+headerBytes+int(h.length)]
 		if crc32.Checksum(payload, castagnoli) != h.sum {
 			return fmt.Errorf("etcd key %s: the checksum of record %d is wrong", key, h.number)
 		}

@@ -18,7 +18,8 @@ import (
 
 // shelf is the log of a cluster as it lies in etcd.
 type shelf struct {
-	etcd    *etcdkv.Cluster
+	etcd    Store
+	boot    func() int64 // a clock that also counts while the machine sleeps, in nanoseconds
 	keys    keyspace
 	catalog catalog.Config
 	log     *zap.Logger
@@ -150,6 +151,10 @@ func (s *shelf) snapshotText(ctx context.Context, p pointer) ([]byte, error) {
 
 // decodeSnapshot starts the history with the text of a snapshot.
 func (h *History) decodeSnapshot(place string, text []byte) error {
+	text, err := unpackSnapshot(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
 	head, err := parseFileHeader(text, kindSnapshot)
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)

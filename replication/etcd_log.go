@@ -25,10 +25,12 @@ var ErrDeposed = errors.New("this master does not lead any more")
 type Term struct {
 	core
 	shelf
-	created int64 // revision at which the leader's key was made: it names the term
-	lease   int64
-	ttl     time.Duration
-	compact bool
+	self          string
+	created       int64 // revision at which the leader's key was made: it names the term
+	lease         int64
+	ttl           time.Duration
+	compact       bool
+	snapshotBytes int64 // written since the last snapshot before the next is made
 
 	bound atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
 	nudge chan struct{} // holds one item when there is something to tidy up
@@ -49,10 +51,10 @@ func bootTime() int64 {
 	return ts.Nano()
 }
 
-func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, compact bool) *Term {
+func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent int64, cfg *MemberConfig) *Term {
 	last := h.Last
 	t := &Term{
-		core: newCore(), shelf: s, created: created, lease: lease, ttl: ttl, compact: compact,
+		core: newCore(), shelf: s, self: cfg.Address, created: created, lease: lease, ttl: ttl, compact: cfg.Compact, snapshotBytes: cfg.SnapshotBytes,
 		nudge: make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
 	}
 	t.bounded = true
@@ -90,7 +92,7 @@ func (t *Term) Leads() bool {
 	case <-t.deposed:
 		return false
 	default:
-		return bootTime() < t.bound.Load()
+		return t.boot() < t.bound.Load()
 	}
 }
 
@@ -133,9 +135,16 @@ func (t *Term) Run(ctx context.Context) error {
 		endFlushing()
 	})()
 	crowd := 1
+	var lazy <-chan time.Time
 	for {
 		stopping := false
 		select {
+		case <-t.stir:
+			if lazy == nil {
+				lazy = lazily()
+			}
+			continue
+		case <-lazy:
 		case <-t.wake:
 		case <-ctx.Done():
 			stopping = true
@@ -145,11 +154,16 @@ func (t *Term) Run(ctx context.Context) error {
 		if !stopping {
 			t.gather(ctx, crowd)
 		}
+		lazy = nil
 		for b := t.take(nil); b != nil; b = t.take(nil) {
 			crowd = b.appends
 			if err := t.commit(flushing, b); err != nil {
 				t.depose()
 				return t.end(err)
+			}
+			if pressing, left := t.pressing(); !pressing && left && !stopping {
+				lazy = lazily()
+				break
 			}
 		}
 		if stopping {
@@ -192,7 +206,7 @@ func (c *core) appends() int {
 // taken effect, and then the key is there with these very bytes.
 func (t *Term) commit(ctx context.Context, b *batch) error {
 	began := time.Now()
-	value := append(append(make([]byte, 0, len(valueHead)+len(b.buf)+recordAlign), valueHead...), b.seal(uint64(t.created))...)
+	value := packValue(append(append(make([]byte, 0, len(valueHead)+len(b.buf)+recordAlign), valueHead...), b.seal(uint64(t.created))...))
 	key := t.keys.log(b.number)
 	conditions := []etcdkv.Condition{t.fence(), {Key: key}}
 	then, otherwise := []etcdkv.Op{etcdkv.Put(key, value, 0)}, []etcdkv.Op{etcdkv.Get(key)}
@@ -238,7 +252,7 @@ func (t *Term) poke() {
 func (t *Term) renew(ctx context.Context) {
 	wait := t.ttl / limits.LeaderRenewals
 	for pause(ctx, wait) {
-		sent := bootTime()
+		sent := t.boot()
 		err := t.etcd.KeepAlive(ctx, t.lease)
 		wait = t.ttl / limits.LeaderRenewals
 		switch {
@@ -271,6 +285,6 @@ func (t *Term) Stats() Stats {
 	return Stats{
 		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
 		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
-		Failed: t.Err() != nil && t.Err() != errClosed,
+		Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
 	}
 }

@@ -19,6 +19,8 @@ type History struct {
 	Dropped []string          // keys of objects that damage made doubtful
 	Lost    uint64            // records that could not be read
 
+	DroppedBy map[string]uint64 // reason, see DropReasons → objects
+
 	log      *zap.Logger
 	lately   []granted // of the records read last
 	bytes    int64     // of records read from journal files
@@ -26,7 +28,7 @@ type History struct {
 }
 
 func newHistory(cfg catalog.Config, log *zap.Logger) *History {
-	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, log: log}
+	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, log: log}
 }
 
 // errGap says that too much is missing for what is left to be trusted.
@@ -50,12 +52,12 @@ func (h *History) apply(e *Entry) error {
 		for _, g := range e.Before {
 			ranges = append(ranges, catalog.Range(g))
 		}
-		h.drop(h.Catalog.Vacate(ranges))
+		h.drop(DroppedGranted, h.Catalog.Vacate(ranges))
 	}
 	h.Last = e.Number
 	h.advance(e)
 	if h.repaired {
-		h.drop(h.Catalog.Recover(e.Changes))
+		h.drop(DroppedTaken, h.Catalog.Recover(e.Changes))
 	} else {
 		h.Catalog.Apply(e.Changes)
 	}
@@ -77,10 +79,13 @@ func (h *History) advance(e *Entry) {
 	}
 }
 
-func (h *History) drop(keys []string) {
+func (h *History) drop(reason string, keys []string) {
 	for _, key := range keys {
 		h.log.Warn("object dropped: the journal does not tell whether its bytes were written over",
-			zap.String("action", "journal_dropped_object"), zap.String("key", key))
+			zap.String("action", "journal_dropped_object"), zap.String("key", key), zap.String("reason", reason))
+	}
+	if len(keys) > 0 {
+		h.DroppedBy[reason] += uint64(len(keys))
 	}
 	h.Dropped = append(h.Dropped, keys...)
 }

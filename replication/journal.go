@@ -58,6 +58,7 @@ type Journal struct {
 	out      out       // the file being written; used by Run only
 	lately   []granted // grants of the records just written; used by Run only
 	snapshot snapshotState
+	files    fileCounters
 }
 
 // granted are the grants of one record.
@@ -76,6 +77,7 @@ type out struct {
 	size  int64 // allocated
 	dirty bool  // written to since the last sync
 	total int64 // bytes of records written by this process
+	count *fileCounters
 }
 
 // Run writes what is appended until ctx ends; then it writes what is left and returns. An error means that the journal
@@ -91,15 +93,23 @@ func (j *Journal) Run(ctx context.Context) error {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	var lazy <-chan time.Time
 	for {
 		due, stop := false, false
 		select {
+		case <-j.stir:
+			if lazy == nil {
+				lazy = lazily()
+			}
+			continue
+		case <-lazy:
 		case <-j.wake:
 		case <-tick:
 			due = true
 		case <-ctx.Done():
 			stop = true
 		}
+		lazy = nil
 		err := j.writeOpen()
 		if err == nil && (due || stop) {
 			err = j.out.sync()
@@ -183,7 +193,7 @@ func (j *Journal) begin(first uint64) error {
 	if err != nil {
 		return err
 	}
-	o := out{file: file, path: path, first: first, total: j.out.total}
+	o := out{file: file, path: path, first: first, total: j.out.total, count: &j.files}
 	if err = o.reserve(j.cfg.FileBytes); err == nil {
 		h := fileHeader{kind: kindJournal, identity: j.identity, first: first}
 		err = o.write(h.append(nil), true)
@@ -247,9 +257,11 @@ func (o *out) sync() error {
 	if !o.dirty {
 		return nil
 	}
+	began := time.Now()
 	if err := unix.Fdatasync(int(o.file.Fd())); err != nil {
 		return fmt.Errorf("%s: fdatasync: %w", o.path, err)
 	}
+	o.count.synced(time.Since(began))
 	o.dirty = false
 	return nil
 }

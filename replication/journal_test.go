@@ -85,7 +85,7 @@ func TestEveryCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := number
-			if cut >= ends[number+1] {
+			if cut > ends[number] && isZero(text[cut:max(cut, ends[number+1])]) { // nothing of it is missing
 				want++
 			}
 			if _, known := states[want]; !known {

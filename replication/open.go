@@ -91,6 +91,7 @@ func (j *Journal) recover() (*History, error) {
 	}
 	h := newHistory(j.cfg.Catalog, j.cfg.Log)
 	repaired, err := j.readAll(h, l)
+	j.files.lost, j.files.dropped = h.Lost, h.DroppedBy
 	if err == nil && repaired {
 		// What damage took away must not come back, so the history is written down anew before it goes on.
 		if _, err = j.writeSnapshot(context.Background(), h); err == nil {
@@ -131,9 +132,16 @@ func (j *Journal) readAll(h *History, l listing) (repaired bool, err error) {
 		return false, err
 	}
 	if n := len(l.snapshots); n > 0 {
-		if err := h.loadSnapshot(l.snapshots[n-1].path, j.identity); err != nil {
+		path := l.snapshots[n-1].path
+		if err := h.loadSnapshot(path, j.identity); err != nil {
 			return false, err
 		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return false, err
+		}
+		j.snapshot.bytes.Store(info.Size())
+		j.snapshot.made.Store(info.ModTime().UnixMilli())
 	}
 	for i, f := range l.journals {
 		last := i+1 == len(l.journals)
@@ -153,6 +161,8 @@ func (j *Journal) readAll(h *History, l listing) (repaired bool, err error) {
 		}
 		for _, d := range found.damaged {
 			repaired = true
+			j.files.damaged++
+			j.files.damagedBytes += uint64(d.Bytes)
 			j.cfg.Log.Error("a part of the journal cannot be read", zap.String("action", "journal_damaged"), zap.String("file", d.Path),
 				zap.Int64("offset", d.Offset), zap.Int64("bytes", d.Bytes))
 		}

@@ -30,6 +30,7 @@ type snapshotState struct {
 	busy  atomic.Bool
 	at    int64 // bytes written when the last one was begun
 	bytes atomic.Int64
+	made  atomic.Int64 // when the newest was made, in Unix milliseconds; 0: there is none
 }
 
 func sorted(keys iter.Seq[string]) []string { return slices.Sorted(keys) }
@@ -166,6 +167,7 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 		return 0, err
 	}
 	j.snapshot.bytes.Store(bytes)
+	j.snapshot.made.Store(time.Now().UnixMilli())
 	return bytes, syncDir(j.cfg.Dir)
 }
 

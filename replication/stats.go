@@ -25,6 +25,7 @@ type Stats struct {
 	Snapshots      uint64
 	SnapshotErrors uint64
 	SnapshotBytes  uint64 // of the newest
+	Unacked        uint64 // decisions that are not durable yet, or never will be
 	Failed         bool
 }
 
@@ -34,6 +35,6 @@ func (j *Journal) Stats() Stats {
 	return Stats{
 		Last: j.Last(), Durable: j.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
 		Files: c.files.Load(), Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(),
-		SnapshotBytes: uint64(j.snapshot.bytes.Load()), Failed: j.Err() != nil && j.Err() != errClosed,
+		SnapshotBytes: uint64(j.snapshot.bytes.Load()), Unacked: j.undurable(), Failed: j.Err() != nil && j.Err() != errClosed,
 	}
 }

@@ -52,7 +52,7 @@ func (m *Member) KeepVigil(ctx context.Context) error {
 // sitBy waits beside a connection to the leader until it breaks or the view changes. met tells whether there was one, gone
 // whether the process behind it has ended.
 func (m *Member) sitBy(ctx context.Context, view View, changed <-chan struct{}) (met, gone bool) {
-	conn, err := dial(ctx, view.Address)
+	conn, err := m.cfg.Dial(ctx, view.Address)
 	if err != nil {
 		return false, false
 	}
@@ -77,7 +77,7 @@ func (m *Member) sitBy(ctx context.Context, view View, changed <-chan struct{}) 
 func (m *Member) refuses(ctx context.Context, address string) bool {
 	refused := 0
 	for range limits.VigilTries {
-		conn, err := dial(ctx, address)
+		conn, err := m.cfg.Dial(ctx, address)
 		switch {
 		case err == nil:
 			_ = conn.Close() // it was only to see

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mooncake/descriptor"
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 	"mooncake/tcp"
@@ -22,9 +23,12 @@ const P2P = "P2PHANDSHAKE"
 
 // Config says everything a daemon is told from outside. The zero value is not usable; start from DefaultConfig.
 type Config struct {
-	// MasterAddress is host:port of the master's RPC port. The master may be away when the daemon starts and at any
-	// later time; it is asked again until it answers.
+	// MasterAddress is host:port of the master's RPC port, or etcd://host:port;host:port where several masters share a pool:
+	// then the one that leads is found there. The master may be away when the daemon starts and at any later time; it is
+	// asked again until it answers.
 	MasterAddress string
+	// ClusterID names the masters that share a pool; it counts only with etcd://.
+	ClusterID string
 	// LocalHostname is the address under which other machines reach this one: an IP address or a name that they all
 	// resolve. With a port, host:port, the port means TEPort unless that is set as well.
 	LocalHostname string
@@ -37,6 +41,8 @@ type Config struct {
 	// MetadataServer is P2PHANDSHAKE, http://host:port/metadata or etcd://host:port. All clients of a cluster and all
 	// daemons must name the same one.
 	MetadataServer string
+	// Etcd says how etcd is reached, for MasterAddress and MetadataServer.
+	Etcd etcdkv.Access
 	// Protocol is the transport announced: tcp, or rdma. Without a metadata server a daemon of rdma serves peers of tcp as
 	// well.
 	Protocol string
@@ -87,6 +93,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		MasterAddress:  "127.0.0.1:50051",
+		ClusterID:      "mooncake_cluster",
 		SegmentBytes:   limits.SegmentDefaultBytes,
 		MetadataServer: P2P,
 		Protocol:       "tcp",
@@ -108,7 +115,7 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.Etcd.Check} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -117,16 +124,11 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validateAddresses() error {
-	switch {
-	case strings.Contains(c.MasterAddress, "://"):
-		return fmt.Errorf("--master_server_address=%s: finding the master through etcd is not built in yet, give host:port", c.MasterAddress)
-	case c.LocalHostname == "":
+	if c.LocalHostname == "" {
 		return errors.New("--local_hostname is missing: give the address under which other hosts reach this one")
 	}
-	if _, port, err := hostport.Parse(c.MasterAddress, 0); err != nil {
-		return fmt.Errorf("--master_server_address: %w", err)
-	} else if port == 0 {
-		return fmt.Errorf("--master_server_address=%s has no port, want host:port", c.MasterAddress)
+	if err := c.validateMaster(); err != nil {
+		return err
 	}
 	host, port, err := hostport.Parse(c.LocalHostname, 0)
 	if err != nil {
@@ -149,6 +151,30 @@ func (c *Config) validateAddresses() error {
 		}
 	}
 	return c.validateMetadata()
+}
+
+func (c *Config) validateMaster() error {
+	if c.byEtcd() {
+		if _, err := etcdkv.ParseEndpoints(c.MasterAddress); err != nil {
+			return fmt.Errorf("--master_server_address: %w", err)
+		}
+		if strings.Trim(c.ClusterID, "/") == "" {
+			return fmt.Errorf("--cluster_id=%q names no cluster", c.ClusterID)
+		}
+		if n := len(c.pool()); n > limits.SegmentPoolBytes {
+			return fmt.Errorf("--master_server_address and --cluster_id have %d characters together, at most %d are allowed", n, limits.SegmentPoolBytes)
+		}
+		return nil
+	}
+	if scheme, _, has := strings.Cut(c.MasterAddress, "://"); has {
+		return fmt.Errorf("--master_server_address=%s: %s is not known, want host:port or etcd://host:port;host:port", c.MasterAddress, scheme)
+	}
+	if _, port, err := hostport.Parse(c.MasterAddress, 0); err != nil {
+		return fmt.Errorf("--master_server_address: %w", err)
+	} else if port == 0 {
+		return fmt.Errorf("--master_server_address=%s has no port, want host:port", c.MasterAddress)
+	}
+	return nil
 }
 
 func (c *Config) validateMetadata() error {
@@ -280,12 +306,16 @@ func (c *Config) String() string {
 	var b strings.Builder
 	add := func(flag string, v any) { fmt.Fprintf(&b, " --%s=%v", flag, v) }
 	add("master_server_address", c.MasterAddress)
+	if c.byEtcd() {
+		add("cluster_id", c.ClusterID)
+	}
 	add("local_hostname", c.host())
 	if c.SegmentName != "" {
 		add("segment_name", c.SegmentName)
 	}
 	add("global_segment_size", c.SegmentBytes)
 	add("metadata_server", c.MetadataServer)
+	c.Etcd.Flags(add)
 	add("protocol", c.Protocol)
 	if c.DeviceNames != "" {
 		add("device_names", c.DeviceNames)

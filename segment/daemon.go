@@ -40,6 +40,7 @@ type Daemon struct {
 	rails     *rails // nil with tcp
 
 	publishing sync.Mutex
+	leader     *leader
 	control    *link // pings and mounts
 	tasks      *link // tasks, so that a slow answer to one of them delays no ping
 
@@ -79,6 +80,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		if d.store != nil {
 			_ = d.store.Close() // the start's own error is the one to tell
 		}
+		if d.leader != nil {
+			_ = d.leader.close()
+		}
 		_ = d.rails.close()
 		if d.arena != nil {
 			d.arena.abandon()
@@ -108,6 +112,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := d.openServices(); err != nil {
+		return err
+	}
+	if err := d.leader.prove(ctx); err != nil {
 		return err
 	}
 	if d.cfg.PortsFile != "" {
@@ -179,13 +186,13 @@ func (d *Daemon) newState() (*State, error) {
 	return &State{
 		Version: stateVersion, ClientID: client.String(), SegmentID: segment.String(),
 		Base: newBase(d.cfg.SegmentBytes), Size: d.cfg.SegmentBytes, Name: name, Endpoint: endpoint,
-		TEPort: ports.TE, DataPort: ports.Data, Protocol: d.cfg.Protocol, Master: d.cfg.MasterAddress,
+		TEPort: ports.TE, DataPort: ports.Data, Protocol: d.cfg.Protocol, Master: d.cfg.pool(),
 		Created: time.Now().UTC().Truncate(time.Second),
 	}, nil
 }
 
 func (d *Daemon) openServices() error {
-	store, err := descriptor.Open(d.cfg.MetadataServer)
+	store, err := descriptor.Open(d.cfg.MetadataServer, d.cfg.Etcd)
 	if err != nil {
 		return fmt.Errorf("--metadata_server: %w", err)
 	}
@@ -203,12 +210,11 @@ func (d *Daemon) openServices() error {
 		return err
 	}
 	d.peers = d.newPeers()
-	host, port, err := hostport.Parse(d.cfg.MasterAddress, 0)
-	if err != nil {
-		return err
+	if d.leader, err = newLeader(&d.cfg, d.log); err != nil {
+		return fmt.Errorf("--master_server_address: %w", err)
 	}
-	d.control = &link{addr: hostport.Join(host, port)}
-	d.tasks = &link{addr: d.control.addr}
+	d.control = &link{leader: d.leader, hasty: true}
+	d.tasks = &link{leader: d.leader}
 	return nil
 }
 
@@ -254,6 +260,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	act := func(run func(context.Context)) {
 		actors.Go(func() error { run(active); return nil })
 	}
+	act(d.leader.follow)
 	act(d.checkReachable)
 	act(d.keepMounted)
 	act(d.remountWhenAsked)
@@ -303,7 +310,7 @@ func (d *Daemon) close(stays bool) error {
 	d.control.close()
 	d.tasks.close()
 	d.peers.close()
-	err := errors.Join(d.store.Close(), d.rails.close())
+	err := errors.Join(d.store.Close(), d.rails.close(), d.leader.close())
 	if stays {
 		d.log.Info("leaving the segment for the next start", zap.String("arena", d.arena.Path()))
 		return errors.Join(err, d.arena.Close())

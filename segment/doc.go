@@ -15,11 +15,12 @@
 //   - A daemon told to speak RDMA does so or does not start. A peer is answered with the protocol that it speaks itself, and
 //     a descriptor's devices and keys are always of one moment.
 //   - Memory is registered while anything is announced, and unmapped only when it is no longer.
+//   - Where several masters share a pool, the one whose key is in etcd is asked; while nobody leads, the last one is.
 //   - The daemon never gives up on a master. It ends when told to, or when a port of its own fails.
 //   - Run returns only after everything it started has ended, within a bound even when nobody answers.
 //
 // Lock order: Daemon.publishing, held while a metadata server is asked, by goroutines that wait for just that; rails.mu, under
-// which the fabric's figures are read and health.mu is taken. link.mu and health.mu are leaves.
+// which the fabric's figures are read and health.mu is taken. link.mu, leader.mu and health.mu are leaves.
 //
 //	cfg := segment.DefaultConfig()
 //	cfg.LocalHostname, cfg.SegmentBytes = "10.0.0.7", 8<<30

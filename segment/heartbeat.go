@@ -20,6 +20,7 @@ func (d *Daemon) keepMounted(ctx context.Context) {
 	defer tick.Stop()
 	silent := false
 	for {
+		_, reign, _ := d.leader.now() // without a master the ping fails
 		if was := silent; d.silenced(time.Now()) != was {
 			silent = !was
 			d.tellSilence(silent)
@@ -27,11 +28,12 @@ func (d *Daemon) keepMounted(ctx context.Context) {
 		if silent {
 			d.count.pingsWithheld.Add(1)
 		} else {
-			d.ping(ctx)
+			d.ping(ctx, reign)
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-reign.Done(): // the next leader hears of this segment at once
 		case <-tick.C:
 		}
 	}
@@ -51,6 +53,7 @@ func (d *Daemon) mountFirst(ctx context.Context) bool {
 	pause := limits.SegmentBackoffMinMs * time.Millisecond
 	said := ""
 	for {
+		_, reign, _ := d.leader.now() // without a master the call fails
 		err := d.publish(ctx)
 		if err == nil {
 			_, err = call(ctx, d.control, &wire.MountSegment, &wire.MountSegmentRequest{Segment: d.segment(), ClientID: d.clientID})
@@ -71,7 +74,7 @@ func (d *Daemon) mountFirst(ctx context.Context) bool {
 		if _, no := refused(err); no {
 			pause = limits.SegmentBackoffMaxMs * time.Millisecond
 		}
-		if !sleep(ctx, pause) {
+		if !sleepOver(ctx, reign, pause) {
 			return false
 		}
 		pause = min(2*pause, limits.SegmentBackoffMaxMs*time.Millisecond)
@@ -80,10 +83,10 @@ func (d *Daemon) mountFirst(ctx context.Context) bool {
 
 // ping tells the master that the segment lives. What the answer asks for is done elsewhere, so that the next ping is
 // never late.
-func (d *Daemon) ping(ctx context.Context) {
+func (d *Daemon) ping(ctx, reign context.Context) {
 	answer, err := call(ctx, d.control, &wire.Ping, &wire.PingRequest{ClientID: d.clientID})
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || reign.Err() != nil { // another master leads and is asked at once
 			return
 		}
 		d.count.pingsFailed.Add(1)
@@ -143,6 +146,19 @@ func (d *Daemon) segment() wire.Segment {
 		ID: d.segmentID, Name: d.state.Name, Base: d.state.Base, Size: d.state.Size,
 		TeEndpoint: d.state.Endpoint, Protocol: d.state.Protocol,
 	}
+}
+
+// sleepOver waits, but no longer than a master leads, and reports whether the context still lives.
+func sleepOver(ctx, reign context.Context, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-reign.Done():
+	case <-t.C:
+	}
+	return true
 }
 
 // sleep waits and reports whether the context still lives.

@@ -12,13 +12,16 @@ import (
 	"mooncake/wire/rpc"
 )
 
-// link is one connection to the master: made when a call needs it, dropped when a call finds it broken, made again by
-// the next. It never waits on its own; who calls again and when is the caller's affair.
+// link is one connection to the master: made when a call needs it, dropped when a call finds it broken or another master
+// leads, made again by the next. It never waits on its own; who calls again and when is the caller's affair.
 type link struct {
-	addr string
+	leader *leader
+	// hasty gives up a call under way as soon as another master leads. Else the former one may still answer it.
+	hasty bool
 
 	mu     sync.Mutex
 	client *rpc.Client
+	addr   string // of client
 }
 
 // refusal is an answer of the master that says no. The connection is fine.
@@ -39,15 +42,24 @@ func refused(err error) (wire.ErrorCode, bool) {
 }
 
 func (l *link) connect(ctx context.Context) (*rpc.Client, error) {
+	addr, _, err := l.leader.now()
+	if err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	client := l.client
+	if client != nil && l.addr == addr {
+		l.mu.Unlock()
+		return client, nil
+	}
+	l.client = nil
 	l.mu.Unlock()
 	if client != nil {
-		return client, nil
+		client.Close() // it is of a master that leads no more
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.SegmentDialMs*time.Millisecond)
 	defer cancel()
-	client, err := rpc.Dial(ctx, l.addr, rpc.ClientConfig{})
+	client, err = rpc.Dial(ctx, addr, rpc.ClientConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +71,7 @@ func (l *link) connect(ctx context.Context) (*rpc.Client, error) {
 		spare.Close()
 		return client, nil
 	}
-	l.client = client
+	l.client, l.addr = client, addr
 	l.mu.Unlock()
 	return client, nil
 }
@@ -90,6 +102,10 @@ func call[Req, T any](ctx context.Context, l *link, c *wire.Call[Req, wire.Exp[T
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, limits.SegmentCallMs*time.Millisecond)
 	defer cancel()
+	if l.hasty {
+		_, reign, _ := l.leader.now() // without a master connect fails
+		defer context.AfterFunc(reign, cancel)()
+	}
 	client, err := l.connect(ctx)
 	if err != nil {
 		return none, err

@@ -42,7 +42,7 @@ type State struct {
 	// Protocol is the transport announced.
 	Protocol string `json:"protocol"`
 	// Master is the master that the segment was offered to. Under another one the segment would hold that one's objects
-	// while the first still sends readers to it.
+	// while the first still sends readers to it. Masters that share a pool are named by etcd://members/cluster.
 	Master string `json:"master"`
 	// Created is when the segment was first made, for people.
 	Created time.Time `json:"created"`
@@ -165,8 +165,8 @@ func (s *State) fits(c *Config) error {
 		return fmt.Errorf("it holds %d bytes and --global_segment_size asks for %d", s.Size, c.SegmentBytes)
 	case s.Protocol != c.Protocol:
 		return fmt.Errorf("it was announced for %s and --protocol asks for %s", s.Protocol, c.Protocol)
-	case s.Master != c.MasterAddress:
-		return fmt.Errorf("it belongs to the master at %s and --master_server_address names %s", s.Master, c.MasterAddress)
+	case !samePool(s.Master, c.pool()):
+		return fmt.Errorf("it belongs to the master at %s and --master_server_address names %s", s.Master, c.pool())
 	case c.TEPort != 0 && s.TEPort != c.TEPort:
 		return fmt.Errorf("its handshake port is %d and --te_port asks for %d", s.TEPort, c.TEPort)
 	case c.DataPort != 0 && s.DataPort != c.DataPort:

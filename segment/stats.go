@@ -56,6 +56,7 @@ var allSeries = []series{
 	{"pings_total", "counter", "Pings that the master answered", func(s *snapshot) uint64 { return s.d.count.pings.Load() }},
 	{"pings_failed_total", "counter", "Pings without an answer", func(s *snapshot) uint64 { return s.d.count.pingsFailed.Load() }},
 	{"pings_withheld_total", "counter", "Pings not sent because no RDMA device carried traffic", func(s *snapshot) uint64 { return s.d.count.pingsWithheld.Load() }},
+	{"master_changes_total", "counter", "Times that another master was found to lead", func(s *snapshot) uint64 { return s.d.leader.changed() }},
 	{"remounts_total", "counter", "Times the master asked for the segment again and took it", func(s *snapshot) uint64 { return s.d.count.remounts.Load() }},
 	{"remounts_failed_total", "counter", "Times the master asked for the segment again and it could not be given", func(s *snapshot) uint64 { return s.d.count.remountsFailed.Load() }},
 	{"tasks_total", "counter", "Copy and move tasks carried out", func(s *snapshot) uint64 { return s.d.count.tasksDone.Load() }},
@@ -106,6 +107,11 @@ func (d *Daemon) metricsSummary() string {
 	fmt.Fprintf(&b, "Data connections: %d open, %d accepted\n", s.data.Active, s.data.Accepted)
 	fmt.Fprintf(&b, "Handshakes: %d\n", s.handshake)
 	fmt.Fprintf(&b, "Pings: %d answered, %d not\n", d.count.pings.Load(), d.count.pingsFailed.Load())
+	if addr, _, err := d.leader.now(); err == nil {
+		fmt.Fprintf(&b, "Master: %s, changed %d times\n", addr, d.leader.changed())
+	} else {
+		fmt.Fprintf(&b, "Master: %v\n", err)
+	}
 	fmt.Fprintf(&b, "Remounts: %d done, %d failed\n", d.count.remounts.Load(), d.count.remountsFailed.Load())
 	fmt.Fprintf(&b, "Tasks: %d done, %d failed, %d waiting, %s written\n", d.count.tasksDone.Load(), d.count.tasksFailed.Load(),
 		len(d.taskQueue), units.FormatSize(d.count.taskBytes.Load()))

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"mooncake/catalog"
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/units"
 	"mooncake/master"
 )
@@ -117,6 +119,7 @@ const (
 	flagConnString    = "ha_backend_connstring"
 	flagEtcdEndpoints = "etcd_endpoints"
 	flagClusterID     = "cluster_id"
+	flagHAAck         = "ha_ack"
 	envClusterID      = "MC_STORE_CLUSTER_ID"
 )
 
@@ -135,10 +138,24 @@ func settle(fs *pflag.FlagSet, c *master.Config, o *options) (warning string) {
 	if (older || newer) && !fs.Changed(flagSuspicionTTL) {
 		c.ClientSuspicionTTL = c.ClientActiveTTL
 	}
+	var warnings []string
 	if older && newer {
-		return fmt.Sprintf("--%s=%s is ignored: --%s=%s is given as well", flagClientTTL, seconds{&o.clientTTL}, flagActiveTTL, seconds{&c.ClientActiveTTL})
+		warnings = append(warnings, fmt.Sprintf("--%s=%s is ignored: --%s=%s is given as well", flagClientTTL, seconds{&o.clientTTL}, flagActiveTTL, seconds{&c.ClientActiveTTL}))
 	}
-	return ""
+	if fs.Changed(flagHAAck) && !c.HA {
+		warnings = append(warnings, fmt.Sprintf("--%s=%s has no effect without --enable_ha: a master with --data_dir acknowledges as --journal_sync says", flagHAAck, c.HAAck))
+	}
+	return strings.Join(warnings, "; ")
+}
+
+// addEtcdFlags declares how etcd is reached.
+func addEtcdFlags(fs *pflag.FlagSet, a *etcdkv.Access) {
+	a.Password = os.Getenv(etcdkv.PasswordEnv)
+	fs.StringVar(&a.CACert, "etcd_cacert", "", "reach etcd by TLS: file of the authorities its certificate comes from, or "+etcdkv.SystemCA)
+	fs.StringVar(&a.Cert, "etcd_cert", "", "file of this process's certificate, where etcd asks for one; needs --etcd_key")
+	fs.StringVar(&a.Key, "etcd_key", "", "file of the key of --etcd_cert")
+	fs.StringVar(&a.User, "etcd_user", "", "user of etcd; its password is in --etcd_password_file, or in "+etcdkv.PasswordEnv)
+	fs.StringVar(&a.PasswordFile, "etcd_password_file", "", "file of the password of --etcd_user")
 }
 
 func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
@@ -181,7 +198,9 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&o.etcdEndpoints, flagEtcdEndpoints, "", "older name of --"+flagConnString+", which wins when both are given")
 	fs.StringVar(&c.ClusterID, flagClusterID, c.ClusterID, "name of the cluster; clients have it in "+envClusterID+", which is taken here too when the flag is not given")
 	fs.Var(seconds{&c.LeaderTTL}, "ha_leader_lease_ttl_sec", "seconds after which a leader that is not heard is replaced: 2 to 60")
+	fs.StringVar(&c.HAAck, flagHAAck, c.HAAck, "when a call is answered: durable (its outcome is in etcd) or async (it waits to be written; a failover takes back what is not)")
 	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
+	addEtcdFlags(fs, &c.Etcd)
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

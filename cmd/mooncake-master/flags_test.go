@@ -11,6 +11,33 @@ import (
 	"mooncake/master"
 )
 
+// TestFlagsWithoutEffect warns of flags that mean nothing beside the others, all of them.
+func TestFlagsWithoutEffect(t *testing.T) {
+	for args, words := range map[string][]string{
+		"":                             nil,
+		"--ha_ack=async --enable_ha":   nil,
+		"--ha_ack=async":               {"--ha_ack=async", "--enable_ha"},
+		"--ha_ack=async --data_dir=/d": {"--ha_ack=async", "--journal_sync"},
+		"--ha_ack=async --client_ttl=3 --client_active_ttl_sec=4": {"--ha_ack=async", "--client_ttl=3"},
+	} {
+		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		cfg, opts := master.DefaultConfig(), options{}
+		addFlags(fs, &cfg, &opts)
+		if _, err := gflag.Parse(fs, strings.Fields(args), gflag.Program{Name: newName}); err != nil {
+			t.Fatal(err)
+		}
+		warning := settle(fs, &cfg, &opts)
+		for _, word := range words {
+			if !strings.Contains(warning, word) {
+				t.Errorf("%q: warning %q does not name %s", args, warning, word)
+			}
+		}
+		if len(words) == 0 && warning != "" {
+			t.Errorf("%q: warning %q", args, warning)
+		}
+	}
+}
+
 // TestClientTTLFlags follows the three spellings of the liveness flags, as release 0.3.14 reads them.
 func TestClientTTLFlags(t *testing.T) {
 	for _, c := range []struct {

@@ -135,6 +135,7 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"--workloads_file=/no/such/file"}, []string{"workloads_file", "/no/such/file"}},
 		{[]string{"--workloads_file=main.go"}, []string{"workloads_file", "main.go", "line "}},
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1"}, []string{"enable_ha", "ha_backend_connstring", "etcd_endpoints"}},
+		{[]string{"--ha_ack=later"}, []string{"ha_ack", "later", "durable", "async"}},
 		{[]string{"--enable_ha", "--ha_backend_connstring=127.0.0.1:1"}, []string{"--rpc_address=0.0.0.0", "enable_ha"}},
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1", "--etcd_endpoints=a:b"}, []string{"ha_backend_connstring", "a:b"}},
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1", "--etcd_endpoints=h:1", "--ha_backend_type=redis"}, []string{"ha_backend_type", "redis", "etcd"}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/hostport"
 	"mooncake/internal/units"
 	"mooncake/segment"
@@ -42,13 +43,19 @@ func newOptions(programName string) *options {
 	}
 	f, c := o.flags, &o.cfg
 	f.SortFlags = true
-	f.StringVar(&c.MasterAddress, "master_server_address", c.MasterAddress, "host:port of the master (env MOONCAKE_MASTER)")
+	f.StringVar(&c.MasterAddress, "master_server_address", c.MasterAddress, "host:port of the master, or etcd://host:port;host:port to follow the one that leads (env MOONCAKE_MASTER)")
+	f.StringVar(&c.ClusterID, "cluster_id", c.ClusterID, "name of the masters' cluster, with etcd:// (env MC_STORE_CLUSTER_ID)")
 	const hostHelp = "address or name under which other hosts reach this one (env MOONCAKE_LOCAL_HOSTNAME); empty takes the first address of the host"
 	f.StringVar(&c.LocalHostname, "local_hostname", "", hostHelp)
 	f.StringVar(&c.LocalHostname, "host", "", "same as --local_hostname")
 	f.StringVar(&c.SegmentName, "segment_name", "", "name of the segment; empty means host:te_port")
 	f.StringVar(&o.sizeText, "global_segment_size", size, "memory for the pool: 2gb, 512MB, 1GiB or bytes (env MOONCAKE_GLOBAL_SEGMENT_SIZE)")
 	f.StringVar(&c.MetadataServer, "metadata_server", c.MetadataServer, "P2PHANDSHAKE, http://host:port/metadata or etcd://host:port (env MOONCAKE_TE_META_DATA_SERVER)")
+	f.StringVar(&c.Etcd.CACert, "etcd_cacert", "", "reach etcd by TLS: file of the authorities its certificate comes from, or "+etcdkv.SystemCA)
+	f.StringVar(&c.Etcd.Cert, "etcd_cert", "", "file of this daemon's certificate, where etcd asks for one; needs --etcd_key")
+	f.StringVar(&c.Etcd.Key, "etcd_key", "", "file of the key of --etcd_cert")
+	f.StringVar(&c.Etcd.User, "etcd_user", "", "user of etcd; its password is in --etcd_password_file, or in "+etcdkv.PasswordEnv)
+	f.StringVar(&c.Etcd.PasswordFile, "etcd_password_file", "", "file of the password of --etcd_user")
 	f.StringVar(&c.Protocol, "protocol", c.Protocol, "transport: tcp or rdma (env MOONCAKE_PROTOCOL)")
 	f.StringVar(&c.DeviceNames, "device_names", "", "RDMA devices, separated by commas; empty chooses one (env MOONCAKE_DEVICE); no effect with tcp")
 	f.StringVar(&c.DeviceNames, "device_name", "", "same as --device_names")
@@ -132,6 +139,12 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		}
 	}
 	env("MOONCAKE_MASTER", &c.MasterAddress, "master_server_address")
+	if strings.HasPrefix(c.MasterAddress, etcdkv.Scheme) {
+		env("MC_STORE_CLUSTER_ID", &c.ClusterID, "cluster_id")
+	}
+	if password, ok := lookupEnv(etcdkv.PasswordEnv); ok {
+		c.Etcd.Password = password // never in a note
+	}
 	env("MOONCAKE_LOCAL_HOSTNAME", &c.LocalHostname, "local_hostname", "host")
 	env("MOONCAKE_TE_META_DATA_SERVER", &c.MetadataServer, "metadata_server")
 	env("MOONCAKE_PROTOCOL", &c.Protocol, "protocol")

@@ -194,6 +194,8 @@ func TestRefusals(t *testing.T) {
 		"level":             {[]string{"--log_level=loud"}, []string{"--log_level=loud"}},
 		"buffer":            {[]string{"--data_sndbuf=1tb"}, []string{"--data_sndbuf"}},
 		"metadata":          {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
+		"etcd's files":      {[]string{"--etcd_cacert=/nonexistent/ca.pem"}, []string{"--etcd_cacert", "/nonexistent/ca.pem"}},
+		"etcd's user":       {[]string{"--etcd_user=u"}, []string{"--etcd_user=u", "--etcd_password_file", "MOONCAKE_ETCD_PASSWORD"}},
 		"level, checked":    {[]string{"--check_config", "--log_level=loud"}, []string{"--log_level=loud"}},
 		"metadata, checked": {[]string{"--check_config", "--metadata_server=h:99999"}, []string{"--metadata_server", "99999"}},
 	} {
@@ -263,6 +265,15 @@ func TestOptions(t *testing.T) {
 			"--master_server_address=10.0.0.9:50051", "--local_hostname=10.0.0.1", "--metadata_server=etcd://e:2379",
 			"--device_names=mlx5_1", "--global_segment_size=536870912",
 		}, "comes from MOONCAKE_MASTER"},
+		"by etcd": {"mooncake-segment", []string{"--host=h", "--master_server_address=etcd://a:1,b"}, map[string]string{"MC_STORE_CLUSTER_ID": "blue"}, []string{
+			"--master_server_address=etcd://a:1,b", "--cluster_id=blue",
+		}, "comes from MC_STORE_CLUSTER_ID"},
+		"by etcd, flags": {"mooncake-segment", []string{"--host=h", "--master_server_address=etcd://a:1", "--cluster_id=red"}, map[string]string{"MC_STORE_CLUSTER_ID": "blue"}, []string{
+			"--cluster_id=red",
+		}, ""},
+		"etcd, guarded": {"mooncake-segment", []string{"--host=h", "--etcd_cacert=system", "--etcd_user=u"}, map[string]string{"MOONCAKE_ETCD_PASSWORD": "secret"}, []string{
+			"--etcd_cacert=system", "--etcd_user=u",
+		}, ""},
 		"flags win": {"mooncake-segment", []string{"--host=h", "--global_segment_size=1GiB"}, map[string]string{
 			"MOONCAKE_LOCAL_HOSTNAME": "other", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",
 		}, []string{"--local_hostname=h", "--global_segment_size=1073741824"}, ""},
@@ -313,6 +324,7 @@ func TestConfigReadsBack(t *testing.T) {
 	for _, args := range [][]string{
 		{"--host=10.0.0.1"},
 		{"--host=[::1]:18000", "--data_port=18001", "--segment_name=n", "--prefault", "--hugepages=off", "--io=std", "--fresh", "--noenable_http_server"},
+		{"--host=h", "--master_server_address=etcd://a:1;b:2", "--cluster_id=red"},
 		{"--host=h", "--state_dir=/tmp", "--ports_file=/tmp/p", "--bind_address=127.0.0.1", "--device_names=a,b", "--task_workers=9", "--data_sndbuf=0"},
 	} {
 		text := read(args)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, endpoints ...string) *Client {
 	t.Helper()
-	client, err := Open(endpoints)
+	client, err := Open(endpoints, Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

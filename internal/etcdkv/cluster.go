@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,33 +28,56 @@ type Cluster struct {
 }
 
 type member struct {
-	address string
-	etcd    *clientv3.Client
-	until   atomic.Int64 // left aside until then, in Unix nanoseconds
+	address   string
+	etcd      *clientv3.Client
+	identity  *identity // nil: nobody in particular
+	transport transport
+	until     atomic.Int64 // left aside until then, in Unix nanoseconds
 }
 
 // ErrCompacted says that a watch begins, or a read asks, before what etcd still has.
 var ErrCompacted = errors.New("etcd has compacted the revision")
 
 // OpenCluster makes a client for the endpoints. It does not wait for connections.
-func OpenCluster(endpoints []string) (*Cluster, error) {
+func OpenCluster(endpoints []string, access Access) (*Cluster, error) {
+	config, password, err := access.load()
+	if err != nil {
+		return nil, err
+	}
 	c := &Cluster{call: limits.EtcdTryMs * time.Millisecond, aside: limits.EtcdAsideMs * time.Millisecond}
 	for _, address := range endpoints {
-		etcd, err := clientv3.New(clientv3.Config{
+		m := &member{address: address, transport: newTransport(config)}
+		opts := []grpc.DialOption{grpc.WithTransportCredentials(m.transport)}
+		if access.User != "" {
+			m.identity = &identity{user: access.User, password: password}
+			opts = append(opts, grpc.WithPerRPCCredentials(m.identity))
+		}
+		m.etcd, err = clientv3.New(clientv3.Config{
 			Endpoints:            []string{address},
 			DialTimeout:          limits.EtcdDialMs * time.Millisecond,
 			DialKeepAliveTime:    limits.EtcdKeepaliveMs * time.Millisecond,
 			DialKeepAliveTimeout: limits.EtcdDialMs * time.Millisecond,
 			MaxUnaryRetries:      1, // the next member is the retry
 			Logger:               zap.NewNop(),
+			DialOptions:          opts,
 		})
 		if err != nil {
 			_ = c.Close() // the error that led here is the one that counts
 			return nil, fmt.Errorf("etcd %s: %w", address, err)
 		}
-		c.members = append(c.members, &member{address: address, etcd: etcd})
+		c.members = append(c.members, m)
 	}
 	return c, nil
+}
+
+// Prove asks for a key and returns what makes etcd unusable and does not pass by waiting: ErrRefused or ErrDenied. Members
+// that are merely away prove nothing.
+func (c *Cluster) Prove(ctx context.Context, key string) error {
+	_, _, _, err := c.Range(ctx, key, key+"\x00", Page{KeysOnly: true})
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrDenied) {
+		return err
+	}
+	return nil
 }
 
 // Close ends the connections.
@@ -90,7 +114,7 @@ func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Con
 			break
 		}
 		bounded, cancel := context.WithTimeout(ctx, c.call)
-		err := call(bounded, m.etcd)
+		err := m.call(bounded, call)
 		cancel()
 		if err == nil {
 			m.until.Store(0)
@@ -99,13 +123,16 @@ func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Con
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return ErrCompacted
 		}
+		if errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrDenied)
+		}
 		if !elsewhere(err) {
 			return fmt.Errorf("etcd %s: %s: %w", m.address, what, err)
 		}
 		if ctx.Err() == nil {
 			m.until.Store(time.Now().Add(c.aside).UnixNano())
 		}
-		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, err))
+		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, m.reason(err)))
 	}
 	return errors.Join(errs, ctx.Err())
 }
@@ -117,7 +144,7 @@ func elsewhere(err error) bool {
 	}
 	code := status.Code(err)
 	var known rpctypes.EtcdError
-	if errors.Is(err, ErrNoLease) {
+	if errors.Is(err, ErrNoLease) || errors.Is(err, ErrRefused) {
 		return false
 	}
 	if errors.As(err, &known) {
@@ -137,28 +164,60 @@ type Condition struct {
 }
 
 // Op is a step of a transaction. The zero value is useless; Put, Delete, Get and their kin make one.
-type Op struct{ op clientv3.Op }
+type Op struct {
+	Kind  OpKind
+	Key   string
+	To    string // of a range: the first key that is not in it; empty: the one key
+	Value []byte
+	Lease int64 // of OpPut; 0: none
+	Limit int64 // of OpGet: keys; 0 = all
+}
+
+// OpKind is what a step does.
+type OpKind uint8
+
+// The kinds of steps.
+const (
+	OpPut OpKind = iota + 1
+	OpDelete
+	OpGet
+)
 
 // Put sets a key. A lease other than 0 ends the key with the lease.
 func Put(key string, value []byte, lease int64) Op {
-	if lease == 0 {
-		return Op{clientv3.OpPut(key, string(value))}
-	}
-	return Op{clientv3.OpPut(key, string(value), clientv3.WithLease(clientv3.LeaseID(lease)))}
+	return Op{Kind: OpPut, Key: key, Value: value, Lease: lease}
 }
 
 // Delete removes a key.
-func Delete(key string) Op { return Op{clientv3.OpDelete(key)} }
+func Delete(key string) Op { return Op{Kind: OpDelete, Key: key} }
 
 // DeleteRange removes the keys from one up to, and without, another.
-func DeleteRange(from, to string) Op { return Op{clientv3.OpDelete(from, clientv3.WithRange(to))} }
+func DeleteRange(from, to string) Op { return Op{Kind: OpDelete, Key: from, To: to} }
 
 // Get reads a key.
-func Get(key string) Op { return Op{clientv3.OpGet(key)} }
+func Get(key string) Op { return Op{Kind: OpGet, Key: key} }
 
 // GetRange reads the keys from one up to, and without, another, but no more than limit.
 func GetRange(from, to string, limit int64) Op {
-	return Op{clientv3.OpGet(from, clientv3.WithRange(to), clientv3.WithLimit(limit))}
+	return Op{Kind: OpGet, Key: from, To: to, Limit: limit}
+}
+
+// native is the step as the library wants it.
+func (o *Op) native() clientv3.Op {
+	var opts []clientv3.OpOption
+	if o.To != "" {
+		opts = append(opts, clientv3.WithRange(o.To))
+	}
+	switch o.Kind {
+	case OpPut:
+		if o.Lease != 0 {
+			opts = append(opts, clientv3.WithLease(clientv3.LeaseID(o.Lease)))
+		}
+		return clientv3.OpPut(o.Key, string(o.Value), opts...)
+	case OpDelete:
+		return clientv3.OpDelete(o.Key, opts...)
+	}
+	return clientv3.OpGet(o.Key, append(opts, clientv3.WithLimit(o.Limit))...)
 }
 
 // KV is a key as etcd has it.
@@ -186,7 +245,7 @@ func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwi
 	ops := func(list []Op) []clientv3.Op {
 		out := make([]clientv3.Op, len(list))
 		for i := range list {
-			out[i] = list[i].op
+			out[i] = list[i].native()
 		}
 		return out
 	}

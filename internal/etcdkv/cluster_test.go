@@ -22,7 +22,7 @@ func startFake(t *testing.T) *etcdfake.Server {
 
 func openCluster(t *testing.T, endpoints ...string) *Cluster {
 	t.Helper()
-	c, err := OpenCluster(endpoints)
+	c, err := OpenCluster(endpoints, Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

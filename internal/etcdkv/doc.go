@@ -2,7 +2,7 @@
 // watches that go on while members of the cluster fall silent (Cluster).
 //
 // It owns the client library, the deadline of each call, the choice of the member that is asked and the spelling of
-// endpoint lists. It refuses to know what the keys mean. What a Client puts carries no lease: descriptors in etcd stay
+// endpoint lists, and how members are told who calls (Access). It refuses to know what the keys mean. What a Client puts carries no lease: descriptors in etcd stay
 // until their owner deletes them, as the original leaves them.
 //
 // Invariants: every call of a Client ends within limits.EtcdCallMs, every try of a Cluster at one member within
@@ -10,6 +10,6 @@
 // goroutines.
 //
 //	endpoints, err := etcdkv.ParseEndpoints("etcd://10.0.0.1:2379;10.0.0.2:2379")
-//	client, err := etcdkv.Open(endpoints)
+//	client, err := etcdkv.Open(endpoints, etcdkv.Access{})
 //	value, found, err := client.Get(ctx, "mooncake/ram/node-7")
 package etcdkv

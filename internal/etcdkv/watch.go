@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"mooncake/internal/limits"
 )
@@ -18,6 +21,9 @@ type Event struct {
 	Deleted bool
 }
 
+// watches numbers the watches of this process.
+var watches atomic.Uint64
+
 var errSilent = errors.New("it sends nothing any more")
 
 // Watch passes on what happens to the keys from one up to, and without, another, from a revision on, until ctx ends or
@@ -25,9 +31,14 @@ var errSilent = errors.New("it sends nothing any more")
 // replaced by the next. ErrCompacted means that events are lost.
 func (c *Cluster) Watch(ctx context.Context, from, to string, revision int64, see func(events []Event, revision int64) error) error {
 	next := revision
+	renewed := false
 	for {
 		m := c.inOrder()[0]
+		before := next
 		err := c.watch(ctx, m, from, to, &next, see)
+		if next > before {
+			renewed = false
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -37,15 +48,33 @@ func (c *Cluster) Watch(ctx context.Context, from, to string, revision int64, se
 			case <-time.After(limits.EtcdWatchPauseMs * time.Millisecond):
 			case <-ctx.Done():
 			}
+		case m.identity != nil && staleWatch(err) && !renewed:
+			renewed = true
+			if err := c.renew(ctx, m); err != nil {
+				return err
+			}
 		default:
 			return err
 		}
 	}
 }
 
+// renew draws a new token for a watch that was refused.
+func (c *Cluster) renew(ctx context.Context, m *member) error {
+	bounded, cancel := context.WithTimeout(ctx, c.call)
+	defer cancel()
+	if err := m.identity.renew(bounded, m.etcd, m.identity.current()); err != nil {
+		return fmt.Errorf("etcd %s: watch: %w", m.address, m.reason(err))
+	}
+	return nil
+}
+
 func (c *Cluster) watch(ctx context.Context, m *member, from, to string, next *int64, see func([]Event, int64) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	if m.identity != nil { // watches that share a stream would share the token that it was opened with
+		ctx = metadata.AppendToOutgoingContext(ctx, "watch", strconv.FormatUint(watches.Add(1), 10))
+	}
 	opening := time.AfterFunc(limits.EtcdWatchSilentMs*time.Millisecond, cancel) // it waits for a connection
 	events := m.etcd.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(*next), clientv3.WithCreatedNotify())
 	opening.Stop()

@@ -93,6 +93,9 @@ const EtcdKeepaliveMs = 10000
 // EtcdEndpoints is how many endpoints a list may name: clusters have three to seven members.
 const EtcdEndpoints = 32
 
+// EtcdPasswordBytes bounds a password that is read from a file: a longer text is another file.
+const EtcdPasswordBytes = 1024
+
 // EtcdPortDefault is etcd's own client port.
 const EtcdPortDefault = 2379
 
@@ -527,6 +530,15 @@ const (
 	LogBatchSplitBytes = 384 << 10
 	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
 	LogChangeBytes = 128
+	// LogZipBytes is the size from which values in etcd are compressed: below it the gain is less than the work. LogValueBytes
+	// bounds what one becomes when it is read: more than the largest that is written. LogZipRatio bounds the same for a
+	// snapshot, as a multiple of its packed size: names and checksums do not shrink that much.
+	LogZipBytes   = 1 << 10
+	LogValueBytes = 4 << 20
+	LogZipRatio   = 256
+	// LogLazyMs is how long a decision that nobody waits for may lie before it is written: the start of a put travels with
+	// its end then, which saves a record of two.
+	LogLazyMs = 5
 	// LogLingerUs is how long a record for etcd waits for as many decisions as the one before had.
 	LogLingerUs = 1000
 	// LogRetryMs is the pause before something that etcd refused is tried again.
@@ -579,6 +591,27 @@ const (
 
 // Masters that share a log.
 const (
+	// MemberTTLMs is how long a master counts as alive after it was heard last; MemberTellMs how often it says how far it
+	// is, if that changed, and MemberRenewEvery after how many of these its lease is renewed. MemberBytes bounds what it says.
+	MemberTTLMs      = 10_000
+	MemberTellMs     = 1_000
+	MemberRenewEvery = 3
+	MemberBytes      = 4096
+	// MemberLagMs is how long records are kept for a master that is behind: a reload costs it less.
+	MemberLagMs = 60_000
+	// SnapshotLookMs is how often a master with a directory for snapshots looks whether it has the one that counts.
+	SnapshotLookMs = 5_000
+	// SnapshotBytesMax bounds a snapshot that another master sends: some 10^8 objects, which no master has room for.
+	SnapshotBytesMax = 8 << 30
+	// PeerMessageBytes bounds a message between masters, PeerStreams the calls of one connection, PeerFetches the snapshots
+	// that are sent at once. PeerDialMs bounds the making of a connection, PeerIdleMs the silence of one in use, and
+	// PeerSnapshotMs the making or sending of a snapshot: a minute for 10^7 objects, and room.
+	PeerMessageBytes = 512 << 10
+	PeerStreams      = 16
+	PeerFetches      = 2
+	PeerDialMs       = 5_000
+	PeerIdleMs       = 10_000
+	PeerSnapshotMs   = 600_000
 	// GateConns is how many connections wait for a leader, or are passed on to him, at once: as many as a master serves.
 	GateConns = RPCConns
 	// GateHoldMs is how long a connection waits for a leader before it is closed: longer than a failover takes.
@@ -775,6 +808,10 @@ const SegmentFileNameBytes = 180
 // SegmentNameBytes bounds a segment's name: it is part of keys and of every replica descriptor.
 const SegmentNameBytes = 255
 
+// SegmentPoolBytes bounds the name of the masters that a segment belongs to: the addresses of etcd and the cluster's name,
+// which must fit into the state file with everything else.
+const SegmentPoolBytes = 2048
+
 // SegmentStateBytes is the largest state file: what fits the seal page behind the arena, head excluded.
 const SegmentStateBytes = 4096 - 16
 
@@ -872,3 +909,19 @@ const SegmentLingerMs = 1000
 // SegmentPeerSeries bounds the peers with series of their own in /metrics; a thousand clients on eight devices would be
 // a page that nobody scrapes. The counts of the others are added up.
 const SegmentPeerSeries = 256
+
+// Package catalog, windows in which ranges are given to writers before the log has them.
+const (
+	// WindowBytes and WindowShare are the size of a window: the larger of so many bytes and that part of the segment, so
+	// that a window lasts for many puts. WindowShareMax bounds it: what is free in the two windows of a segment is closed for
+	// a while when the leader changes, and a small pool must not lose much of its room by that.
+	WindowBytes    = 64 << 20
+	WindowShare    = 64
+	WindowShareMax = 16
+	// WindowWorth is the part of a window that must be free in one piece somewhere on the segment for a window to be opened:
+	// where free space is scattered the next put goes elsewhere anyway.
+	WindowWorth = 8
+	// CatalogPartings is how many removals that are not durable are told apart; a put looks at all of them. Beyond it every
+	// put waits.
+	CatalogPartings = 256
+)

@@ -166,7 +166,9 @@ func (o *output) failLocked(err error) {
 	if !o.closed {
 		o.closed, o.err = true, err
 		o.pending = nil
-		o.raw.Close()
+		if o.raw != nil { // a Conn that a test made has no socket
+			o.raw.Close()
+		}
 	}
 }
 

@@ -4,13 +4,14 @@
 //
 //	fake, err := etcdfake.Start()
 //	defer fake.Stop()
-//	client, err := etcdkv.Open([]string{fake.Address()})
+//	client, err := etcdkv.Open([]string{fake.Address()}, etcdkv.Access{})
 package etcdfake
 
 import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -23,25 +24,32 @@ type Server struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
 	pb.UnimplementedLeaseServer
-	grpc *grpc.Server
-	ln   net.Listener
-	done sync.WaitGroup
+	grpc  *grpc.Server
+	guard *guard
+	ln    net.Listener
+	done  sync.WaitGroup
 
 	mu     sync.Mutex
 	store  store
 	leases int           // puts that named a lease
 	lose   int           // answers to transactions that get lost
 	frozen chan struct{} // closed when calls go on; nil when they do
+	delay  time.Duration // that a transaction takes
 	moved  chan struct{} // closed, and made anew, with every revision
 }
 
 // Start listens on a free port of the loopback interface.
-func Start() (*Server, error) {
+func Start() (*Server, error) { return StartGuarded(Options{}) }
+
+// StartGuarded is Start for a server that asks who calls.
+func StartGuarded(o Options) (*Server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{grpc: grpc.NewServer(), ln: ln, store: newStore(), moved: make(chan struct{})}
+	g := newGuard(o.Users)
+	s := &Server{grpc: grpc.NewServer(g.options(o)...), guard: g, ln: ln, store: newStore(), moved: make(chan struct{})}
+	pb.RegisterAuthServer(s.grpc, g)
 	pb.RegisterKVServer(s.grpc, s)
 	pb.RegisterWatchServer(s.grpc, s)
 	pb.RegisterLeaseServer(s.grpc, s)
@@ -116,6 +124,29 @@ func (s *Server) Lose(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = n
+}
+
+// Delay lets every transaction take so long, as the disks of several members do.
+func (s *Server) Delay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
+// take waits as long as a transaction takes.
+func (s *Server) take(ctx context.Context) error {
+	s.mu.Lock()
+	delay := s.delay
+	s.mu.Unlock()
+	if delay == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // Freeze lets every call hang until Thaw.
@@ -199,6 +230,9 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 
 // Txn serves a transaction that compares create revisions.
 func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := s.take(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}

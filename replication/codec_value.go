@@ -1,0 +1,136 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"mooncake/internal/limits"
+)
+
+// A value of log/ and roll/ begins with 8 bytes: "MCKE", the version of the format, the codec and two zeros. Records
+// follow, each as in a journal file; their identity is the term of the leader who wrote them, which is the create revision
+// of his key. With codec 1 the length of the records follows in 4 bytes, little endian, and then they as one zstd frame.
+var valueHead = []byte{'M', 'C', 'K', 'E', 1, codecPlain, 0, 0}
+
+const (
+	codecAt        = 5
+	codecPlain     = 0
+	codecZstd      = 1
+	valueHeadBytes = 8
+	zippedAt       = valueHeadBytes + 4
+)
+
+// A snapshot in etcd, or kept by members, is a snapshot file, or these 8 bytes, its length in 8, and it as one zstd frame.
+var snapshotHead = []byte{'M', 'C', 'K', 'Z', 1, codecZstd, 0, 0}
+
+const snapshotZippedAt = 16
+
+// The zipper keeps no state between two uses and starts no goroutine. The unzipper makes nothing longer than a value can
+// be; the one for snapshots is made for each.
+var (
+	zipper = sync.OnceValue(func() *zstd.Encoder {
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+		if err != nil {
+			panic("replication: zstd: " + err.Error()) // the options are constants
+		}
+		return z
+	})
+	unzipper = sync.OnceValue(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
+)
+
+func newUnzipper(limit uint64) *zstd.Decoder {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(max(limit, 1)), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		panic("replication: zstd: " + err.Error()) // the options are constants
+	}
+	return z
+}
+
+// packValue makes a value smaller, if that is worth it. It may return the value itself.
+func packValue(value []byte) []byte {
+	raw := value[valueHeadBytes:]
+	if len(raw) < limits.LogZipBytes || len(raw) > limits.LogValueBytes {
+		return value
+	}
+	zipped := make([]byte, zippedAt, zippedAt+len(raw)/2)
+	copy(zipped, valueHead)
+	zipped[codecAt] = codecZstd
+	binary.LittleEndian.PutUint32(zipped[valueHeadBytes:], uint32(len(raw)))
+	if zipped = zipper().EncodeAll(raw, zipped); len(zipped) >= len(value) {
+		return value
+	}
+	return zipped
+}
+
+var errNoValue = errors.New("another version wrote it, or something else did")
+
+// unpackValue gives the records of a value. It is bounded by limits.LogValueBytes, whatever the value says.
+func unpackValue(value []byte) ([]byte, error) {
+	if len(value) < valueHeadBytes || !bytes.Equal(value[:codecAt], valueHead[:codecAt]) || value[6] != 0 || value[7] != 0 {
+		return nil, fmt.Errorf("its value does not begin with %q: %w", valueHead, errNoValue)
+	}
+	switch value[codecAt] {
+	case codecPlain:
+		return value[valueHeadBytes:], nil
+	case codecZstd:
+	default:
+		return nil, fmt.Errorf("its value has codec %d: %w", value[codecAt], errNoValue)
+	}
+	if len(value) < zippedAt {
+		return nil, errShort
+	}
+	return unzip(unzipper(), value[zippedAt:], uint64(binary.LittleEndian.Uint32(value[valueHeadBytes:])), limits.LogValueBytes)
+}
+
+// unzip gives exactly as many bytes as were announced.
+func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error) {
+	if length > limit {
+		return nil, fmt.Errorf("it announces %d bytes, the limit is %d", length, limit)
+	}
+	raw, err := z.DecodeAll(zipped, make([]byte, 0, length))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("zstd: %w", err)
+	case uint64(len(raw)) != length:
+		return nil, fmt.Errorf("it has %d bytes instead of %d", len(raw), length)
+	}
+	return raw, nil
+}
+
+// packSnapshot makes the text of a snapshot smaller. It may return the text itself.
+func packSnapshot(text []byte) []byte {
+	if len(text) < limits.LogZipBytes {
+		return text
+	}
+	zipped := make([]byte, snapshotZippedAt, snapshotZippedAt+len(text)/4)
+	copy(zipped, snapshotHead)
+	binary.LittleEndian.PutUint64(zipped[len(snapshotHead):], uint64(len(text)))
+	if zipped = zipper().EncodeAll(text, zipped); len(zipped) >= len(text) || uint64(len(text)) > snapshotLimit(zipped) {
+		return text
+	}
+	return zipped
+}
+
+// snapshotLimit bounds what a packed snapshot may become: records of a catalog never shrink to less than that.
+func snapshotLimit(packed []byte) uint64 {
+	return min(uint64(len(packed))*limits.LogZipRatio, limits.SnapshotBytesMax)
+}
+
+// unpackSnapshot gives the text of a snapshot.
+func unpackSnapshot(packed []byte) ([]byte, error) {
+	if !bytes.HasPrefix(packed, snapshotHead) {
+		return packed, nil // as it is; whoever reads it looks at its head
+	}
+	if len(packed) < snapshotZippedAt {
+		return nil, errShort
+	}
+	limit := snapshotLimit(packed)
+	z := newUnzipper(limit)
+	defer z.Close()
+	return unzip(z, packed[snapshotZippedAt:], binary.LittleEndian.Uint64(packed[len(snapshotHead):]), limit)
+}

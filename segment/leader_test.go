@@ -1,0 +1,186 @@
+package segment
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/etcdkv/etcdfake"
+	"mooncake/wire"
+)
+
+const viewKey = "mooncake-store/mooncake_cluster/master_view"
+
+func startEtcd(t *testing.T) *etcdfake.Server {
+	t.Helper()
+	etcd, err := etcdfake.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Stop)
+	return etcd
+}
+
+// knows waits until a master has the segment of a daemon.
+func knows(t *testing.T, m *fakeMaster, d *running) {
+	t.Helper()
+	for {
+		m.wait(t, "ReMountSegment")
+		var known bool
+		m.lock(func() { known = m.known[d.clientID] })
+		if known {
+			return
+		}
+	}
+}
+
+// TestDaemonFollowsTheLeader starts before anybody leads, and brings its segment to whoever leads, whatever became of the
+// one before, without waiting for its next ping.
+func TestDaemonFollowsTheLeader(t *testing.T) {
+	etcd := startEtcd(t)
+	first, second := newFakeMaster(t), newFakeMaster(t)
+	c := daemonConfig(t, first)
+	c.MasterAddress = "etcd://" + etcd.Address()
+	c.PingEvery = time.Hour // all that is asked is asked because the leader changed
+	d := run(t, c)
+	waitLog(t, d, "not mounted yet, trying on")
+	if text := d.log.FilterMessage("not mounted yet, trying on").All()[0].ContextMap()["error"].(string); !strings.Contains(text, viewKey) {
+		t.Errorf("the line does not name the key: %q", text)
+	}
+	etcd.Set(viewKey, first.addr)
+	knows(t, first, d)
+
+	etcd.Drop(viewKey) // a hand-over: nobody leads, and then the other
+	etcd.Set(viewKey, second.addr)
+	knows(t, second, d)
+
+	second.lock(func() { delete(second.known, d.clientID) }) // deposed, and it leads again
+	etcd.Drop(viewKey)
+	etcd.Set(viewKey, second.addr)
+	knows(t, second, d)
+
+	etcd.Set(viewKey, first.addr) // published clients would not see a key that is overwritten
+	first.lock(func() { delete(first.known, d.clientID) })
+	knows(t, first, d)
+
+	etcd.Set(viewKey, "nonsense")
+	waitLog(t, d, "the key of the leading master does not hold host:port")
+	if _, body := d.get(t, "/metrics"); !strings.Contains(body, "mooncake_go_segment_master_changes_total 3\n") {
+		t.Errorf("metrics %s", body)
+	}
+	if _, body := d.get(t, "/metrics/summary"); !strings.Contains(body, "Master: "+first.addr+", changed 3 times\n") {
+		t.Errorf("summary %s", body)
+	}
+}
+
+// TestHungLeader has a leader that accepts and never answers: the call under way is given up as soon as another leads.
+func TestHungLeader(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	l := &leader{reign: t.Context(), end: func() {}, log: zap.NewNop()}
+	l.take(hung.Addr().String(), 1)
+	control := &link{leader: l, hasty: true}
+	defer control.close()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := call(t.Context(), control, &wire.Ping, &wire.PingRequest{})
+		answered <- err
+	}()
+	conn, err := hung.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // the question is there
+		t.Fatal(err)
+	}
+	next := newFakeMaster(t)
+	l.take(next.addr, 2)
+	if err := <-answered; err == nil || strings.Contains(err.Error(), "deadline") {
+		t.Errorf("the call ended with %v, not by the change", err)
+	}
+	if _, err := call(t.Context(), control, &wire.Ping, &wire.PingRequest{}); err != nil {
+		t.Errorf("the next leader: %v", err)
+	}
+}
+
+// TestEtcdAway keeps serving under the leader that it knows while etcd is silent.
+func TestEtcdAway(t *testing.T) {
+	etcd := startEtcd(t)
+	m := newFakeMaster(t)
+	etcd.Set(viewKey, m.addr)
+	c := daemonConfig(t, m)
+	c.MasterAddress = "etcd://" + etcd.Address()
+	d := run(t, c)
+	knows(t, m, d)
+	etcd.Stop()
+	waitLog(t, d, "the key of the leading master cannot be read, trying on")
+	m.forget()
+	for range 3 {
+		m.wait(t, "Ping")
+	}
+	if status, body := d.get(t, "/health"); status != 200 {
+		t.Errorf("health %d %s", status, body)
+	}
+}
+
+func TestSamePool(t *testing.T) {
+	const known = "etcd://a:2379;b:2379/blue"
+	for other, want := range map[string]bool{
+		known: true, "etcd://b:2379;c:2379/blue": true, "etcd://a:2379/red": false, "etcd://c:2379/blue": false, "a:2379": false,
+		"etcd://a:2379": false,
+	} {
+		if samePool(known, other) != want || samePool(other, known) != want {
+			t.Errorf("%s and %s: want %v", known, other, want)
+		}
+	}
+	c := Config{MasterAddress: "etcd://a,b", ClusterID: "blue"}
+	if c.pool() != known {
+		t.Errorf("%s", c.pool())
+	}
+}
+
+// TestGuardedEtcd goes to an etcd that asks for TLS and a password, for the leader's key and the descriptor alike. A wrong
+// password ends the start.
+func TestGuardedEtcd(t *testing.T) {
+	authority, err := etcdfake.NewAuthority(t.TempDir(), "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := authority.Server("etcd", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := etcdfake.StartGuarded(etcdfake.Options{TLS: config, Users: map[string]string{"segments": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Stop)
+	m := newFakeMaster(t)
+	etcd.Set(viewKey, m.addr)
+	c := daemonConfig(t, m)
+	c.MasterAddress = "etcd://" + etcd.Address()
+	c.MetadataServer, c.SegmentName = c.MasterAddress, "guarded"
+	c.Etcd = etcdkv.Access{CACert: authority.File, User: "segments", Password: "secret"}
+	d := run(t, c)
+	knows(t, m, d)
+	if _, published := etcd.Value("mooncake/ram/guarded"); !published {
+		t.Error("the descriptor is not in etcd")
+	}
+	wrong := *c
+	wrong.ShmDir, wrong.SegmentName, wrong.Etcd.Password = t.TempDir(), "wrong", "guess"
+	_, err = Open(t.Context(), wrong, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), "--master_server_address") || !strings.Contains(err.Error(), "user segments") || strings.Contains(err.Error(), "guess") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	if text := c.String(); strings.Contains(text, "secret") || !strings.Contains(text, "--etcd_user=segments") {
+		t.Errorf("the settings are told as %s", text)
+	}
+}
