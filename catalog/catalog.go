@@ -27,6 +27,8 @@ type Catalog struct {
 	sweeper sweeper
 	watch   bundleWatch
 	firsts  firstReads
+	trivial map[string]trivial
+	quotas  quotas
 
 	placer  placer
 	asks    uint32 // puts that looked for room
@@ -124,6 +126,9 @@ func (c *Catalog) replicasOf(n name, status uint8) []ReplicaChange {
 
 // noteDrop decides that an object goes with all its replicas.
 func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, handed Time) {
+	if st := c.s.copyOf(n); st != 0 && st != n {
+		c.noteAside(now, st, CauseAbort) // somebody may be writing to its ranges
+	}
 	replicas := c.replicasOf(n, 0)
 	key := c.keep(c.s.record(n).key())
 	ch := c.note(ChangeDrop, now)

@@ -30,6 +30,9 @@ func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOpt
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
+	if !c.mayWrite(o.Tenant) {
+		return dst, ErrTenantNotRegistered
+	}
 	if c.givenUp(&w) {
 		return dst, ErrUnavailableStatus
 	}
@@ -103,6 +106,9 @@ func (c *Catalog) newWrite(now Time, id UUID, key string, size uint64, o *PutOpt
 func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 	if !c.memoryFor(w) {
 		return dst, ErrInternal
+	}
+	if err := c.admit(w); err != nil {
+		return dst, err
 	}
 	places := c.place(w)
 	if len(places) == 0 {
@@ -218,7 +224,10 @@ func (c *Catalog) written(id UUID, key string) (n, old name, err error) {
 	if n = c.s.lookup(key); n == 0 {
 		return 0, 0, ErrObjectNotFound
 	}
-	if st := c.s.stagedOf(n); st != 0 {
+	if c.s.isCopy(n) {
+		return 0, 0, ErrInvalidWrite
+	}
+	if st := c.s.stagedOf(n); st != 0 && !c.s.isCopy(st) {
 		n, old = st, n
 	}
 	if c.s.owners.list[c.s.record(n).client].id != id {

@@ -13,6 +13,9 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
+	if !c.mayWrite(o.Tenant) {
+		return dst, ErrTenantNotRegistered
+	}
 	if c.givenUp(&w) {
 		return dst, ErrUnavailableStatus
 	}
@@ -24,6 +27,9 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 	if c.s.allLost(n) {
 		w.cause = CauseLost
 		return c.create(&w, dst)
+	}
+	if c.s.copyOf(n) != 0 {
+		return dst, ErrReplicationTask
 	}
 	r := c.s.record(n)
 	old := c.s.groupOf(r)
@@ -82,7 +88,7 @@ func (c *Catalog) inPlace(n name) bool {
 func (c *Catalog) activeCopies(n name) (copies uint64) {
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
-		if c.s.segments.list[rep.segment].at() == StageActive {
+		if seg := c.s.segments.list[rep.segment]; seg.at() == StageActive && seg.open() {
 			copies++
 		}
 		rn = rep.more

@@ -51,6 +51,9 @@ type Config struct {
 	HighWatermark        float64 // share of the capacity above which the background eviction starts; 0 never
 	AllowEvictSoftPinned bool    // soft pinned objects may go when nothing else can
 
+	TenantWatermark   float64 // share of a tenant's quota above which its oldest objects go; 0 never
+	TenantsEvictOnPut bool    // a put beyond its tenant's quota evicts the tenant's own objects; else it is refused
+
 	Seed uint64 // of the dice that choose segments
 }
 
@@ -70,11 +73,6 @@ type SegmentInfo struct {
 	Segment
 	Client UUID
 }
-
-// States of segments, numbered as on the wire.
-const (
-	SegmentOK uint8 = 1
-)
 
 // SegmentStatus is a segment as the admin view shows it.
 type SegmentStatus struct {
@@ -178,6 +176,7 @@ type Swept struct {
 	LostClients      []UUID         // now StageLost
 	GoneClients      []UUID         // StageGone, now or since the last Sweep
 	LostSegments     []*SegmentInfo // of GoneClients
+	LeftSegments     []*SegmentInfo // whose grace time was over
 	EvictedKeys      uint64
 	EvictedBytes     uint64
 	ReleasedPuts     uint64 // unfinished objects that went after PutReleaseMs

@@ -341,6 +341,12 @@ const (
 	// TenantsMax bounds the names of tenants that objects are remembered under; a number has 16 bits. What is written for
 	// one more counts as written for none.
 	TenantsMax = 1<<16 - 1
+	// TenantPolicies bounds the tenants with a quota: each has series of its own, and all are looked at in every sweep.
+	TenantPolicies = 10_000
+	// TenantPolicyBytes bounds the document of quotas: some fifty bytes a tenant.
+	TenantPolicyBytes = 2 << 20
+	// TenantWalk bounds the objects that one search for victims of a tenant passes by: a few milliseconds.
+	TenantWalk = 1 << 16
 	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
 	SharesMax = 255
 	// VictimsMax bounds what one put evicts for the limits of its workload: a put of 16 GiB among objects of 16 KiB.
@@ -872,3 +878,11 @@ const SegmentLingerMs = 1000
 // SegmentPeerSeries bounds the peers with series of their own in /metrics; a thousand clients on eight devices would be
 // a page that nobody scrapes. The counts of the others are added up.
 const SegmentPeerSeries = 256
+
+// What copies and moves of objects need.
+
+// CatalogTrivialCopies bounds the copies that have nothing to write: each client has a few tasks at a time.
+const CatalogTrivialCopies = 10_000
+
+// DrainLooks is how many objects one look for what can be moved off a segment meets: some milliseconds of work.
+const DrainLooks = 20_000
