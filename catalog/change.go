@@ -36,6 +36,8 @@ const (
 	ChangeHold
 	// ChangeBundle says what the members of the bundle Key do not tell of it. Only snapshots have it.
 	ChangeBundle
+	// ChangeSegment puts the segment Segment.ID into State, and until Until if that is limited.
+	ChangeSegment
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -74,13 +76,15 @@ type Change struct {
 	// SoftPin and SoftPinTTLMs are carried by the write and take effect at its ChangeEnd.
 	SoftPin      uint8
 	HardPin      bool
-	Staged       bool // ChangePut: beside the object that it will replace
-	HasChecksum  bool // ChangeEnd: Checksum is the object's
-	KeepChecksum bool // ChangeEnd: leave the object's checksum as it is
-	Time         Time // when it was decided
-	Until        Time // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
-	HandedOut    Time // with Until: when a reader last got the address; Never if a writer may be at work
-	PinnedUntil  Time // ChangePut: soft pin taken over from the object that it replaces
+	Staged       bool     // ChangePut: beside the object that it will replace
+	Copy         CopyKind // ChangePut: the ranges are for copies of the object
+	State        uint8    // ChangeSegment
+	HasChecksum  bool     // ChangeEnd: Checksum is the object's
+	KeepChecksum bool     // ChangeEnd: leave the object's checksum as it is
+	Time         Time     // when it was decided
+	Until        Time     // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
+	HandedOut    Time     // with Until: when a reader last got the address; Never if a writer may be at work
+	PinnedUntil  Time     // ChangePut: soft pin taken over from the object that it replaces
 	SoftPinTTLMs int64
 	Client       UUID
 	Key          string
@@ -88,6 +92,7 @@ type Change struct {
 	Tenant       string // ChangePut
 	Size         uint64
 	Checksum     uint64
+	Source       uint64 // ChangePut with Copy: the replica that is copied
 	Replicas     []ReplicaChange
 	Segment      *Segment
 	Workloads    []Workload    // ChangeWorkloads

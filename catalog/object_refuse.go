@@ -31,7 +31,7 @@ func (c *Catalog) refuse(a *ask) {
 	order := c.orderFor(a)
 	each := max(1, limits.RefusalSample/max(1, len(c.s.segments.mounted)))
 	for _, seg := range c.s.segments.mounted {
-		if seg.at() != StageActive || seg.info.Size < a.size {
+		if seg.at() != StageActive || !seg.open() || seg.info.Size < a.size {
 			continue
 		}
 		usable = true

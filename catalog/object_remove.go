@@ -16,7 +16,7 @@ func (c *Catalog) Remove(now Time, key string, force bool) error {
 	if n == 0 {
 		return ErrObjectNotFound
 	}
-	if force && !c.s.allLost(n) && (c.s.record(n).isOpen() || c.s.stagedOf(n) != 0) {
+	if force && !c.s.allLost(n) && c.s.copyOf(n) == 0 && (c.s.record(n).isOpen() || c.s.stagedOf(n) != 0) {
 		c.abort(now, n)
 		return nil
 	}
@@ -90,6 +90,10 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		return ErrHasLease
 	}
 	lost := c.s.allLost(n)
+	if !lost && c.s.copyOf(n) != 0 {
+		sh.mu.Unlock()
+		return ErrReplicationTask
+	}
 	if !lost && (r.isOpen() || r.marks&markReplaced != 0) {
 		sh.mu.Unlock()
 		return ErrNotReady

@@ -431,8 +431,11 @@ func (p *play) keys(args) string {
 func (p *play) listSegments(args) string {
 	var list []string
 	for _, s := range p.catalog().Segments() {
-		list = append(list, fmt.Sprintf("%s of %s %q used %d held %d objects %d",
-			p.names[s.ID], p.names[s.Client], s.Name, s.Used, s.Quarantined, s.ObjectCount))
+		text := fmt.Sprintf("%s of %s %q used %d held %d objects %d", p.names[s.ID], p.names[s.Client], s.Name, s.Used, s.Quarantined, s.ObjectCount)
+		if s.Status != SegmentOK {
+			text += fmt.Sprint(" state ", s.Status)
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, "; ")
 }
@@ -514,6 +517,9 @@ func (p *play) tick(a args) string {
 		}
 		for _, seg := range s.LostSegments {
 			events = append(events, "without "+p.names[seg.ID])
+		}
+		for _, seg := range s.LeftSegments {
+			events = append(events, fmt.Sprintf("after %d ms %s left", p.now-start, p.names[seg.ID]))
 		}
 		if s.AbortedPuts > 0 {
 			events = append(events, fmt.Sprintf("%d writes ended", s.AbortedPuts))

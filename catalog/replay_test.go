@@ -99,6 +99,8 @@ type dumpedSegment struct {
 	Objects           uint64
 	Free              [][2]uint64
 	Held              [][4]uint64
+	State             uint8
+	Until             Time
 }
 
 type dumpedObject struct {
@@ -113,6 +115,7 @@ type dumpedObject struct {
 	DataType         uint8
 	PinnedUntil      Time
 	Pending          string
+	Copy             string
 	Replicas         []string
 	Members, Parts   uint32
 	Manifests, Opens uint32
@@ -136,7 +139,7 @@ func dump(s *state, now Time) dumped {
 		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
-		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects}
+		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, State: seg.state, Until: seg.until}
 		for off, n := range seg.space.Extents() {
 			ds.Free = append(ds.Free, [2]uint64{off, n})
 		}
@@ -163,7 +166,7 @@ func dump(s *state, now Time) dumped {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
-			Pending: fmt.Sprint(s.pending[n]), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
+			Pending: fmt.Sprint(s.pending[n]), Copy: fmt.Sprint(s.copies[n].kind, s.copies[n].source), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until
@@ -242,6 +245,11 @@ func check(t fataler, s *state) {
 			t.Fatalf("%q: soft pin mark %x", r.key(), r.marks)
 		}
 	})
+	for n := range s.copies {
+		if r := s.record(n); r.keyBytes == 0 || !r.isOpen() || r.bundle != 0 {
+			t.Fatalf("copy %d of %q is none", n, r.key())
+		}
+	}
 	for number, o := range s.owners.list {
 		if o.objects > 0 && o.open != opens[uint32(number)] {
 			t.Fatalf("%v writes %d objects, %d are counted", o.id, opens[uint32(number)], o.open)

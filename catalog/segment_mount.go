@@ -140,7 +140,7 @@ func statusOf(seg *segment) SegmentStatus {
 		Quarantined: seg.quarantined,
 		LargestFree: seg.space.LargestFree(),
 		ObjectCount: seg.objects,
-		Status:      SegmentOK,
+		Status:      seg.state,
 		Stage:       seg.at(),
 	}
 }

@@ -33,6 +33,8 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyHold(c)
 	case ChangeBundle:
 		s.applyBundle(c)
+	case ChangeSegment:
+		s.applySegment(c)
 	}
 }
 
@@ -64,6 +66,9 @@ func (s *state) applyPut(c *Change, held bool) {
 		return
 	}
 	old := s.lookup(c.Key)
+	if c.Copy != CopyNone && c.Staged && (old == 0 || s.mentioned(old, c.Replicas) > 0) {
+		return
+	}
 	if old != 0 {
 		st := s.stagedOf(old)
 		for _, n := range [...]name{old, st} {
@@ -97,6 +102,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	if r.replicas == 0 {
 		s.leaveBundle(n, CauseRevoke, c.Time)
 		s.leave(n)
+		s.dropCopy(n)
 		s.owners.unref(r.client)
 		s.shares.unref(r.tenant)
 		s.arena.release(n)
@@ -147,6 +153,12 @@ func (s *state) mentioned(n name, replicas []ReplicaChange) (hits int) {
 func (s *state) applyEnd(c *Change) {
 	n := s.meant(c)
 	if n == 0 {
+		return
+	}
+	if s.isCopy(n) {
+		if obj := s.lookup(c.Key); obj != n {
+			s.joinCopies(obj, n, c)
+		}
 		return
 	}
 	r := s.record(n)
