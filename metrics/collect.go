@@ -47,10 +47,11 @@ type collector struct {
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
 	putRefusals                                    *prometheus.Desc
 	parts                                          *bundleCollector
+	tenants                                        *tenantCollector
 }
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
-	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector()}
+	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector(), tenants: newTenantCollector()}
 	for _, r := range c.rows {
 		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
 	}
@@ -82,6 +83,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	c.parts.describe(out)
+	c.tenants.describe(out)
 }
 
 // Collect asks the source and sends what it says.
@@ -116,6 +118,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	bundles := c.source.BundleFigures()
 	c.parts.collect(&bundles, c.source.WorkloadFigures(), out)
+	tenants := c.source.TenantFigures()
+	c.tenants.collect(&tenants, out)
 	out <- constant(c.buildInformation, gauge, 1, c.build.Display, c.build.Version)
 }
 
