@@ -29,6 +29,8 @@ type Catalog struct {
 	firsts  firstReads
 	trivial map[string]trivial
 	quotas  quotas
+	offload offloading
+	promote promotions
 
 	placer  placer
 	asks    uint32 // puts that looked for room
@@ -143,6 +145,7 @@ func (c *Catalog) Stats() Stats {
 	st.Keys, st.OpenKeys = c.s.keys-c.s.lostKeys, uint64(c.s.open.count)
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
 	st.Bundles.Bundles = c.s.bundleCount
+	c.diskStats(&st)
 	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {

@@ -36,8 +36,13 @@ const (
 	ChangeHold
 	// ChangeBundle says what the members of the bundle Key do not tell of it. Only snapshots have it.
 	ChangeBundle
-	// ChangeSegment puts the segment Segment.ID into State, and until Until if that is limited.
+	// ChangeSegment puts the segment Segment.ID into State, until Until if that is limited, with Key as a note.
 	ChangeSegment
+	// ChangeDisk says that Key has a copy on disk, Replicas[0], kept by the client Replicas[0].Segment and served at Group, or
+	// as a file that all share. If Staged is set, Client is still writing it. It replaces the former copy of that owner.
+	ChangeDisk
+	// ChangeDiskDrop takes away the copies of Key that Replicas name by their owners.
+	ChangeDiskDrop
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -57,6 +62,7 @@ const (
 	CauseExpire  // the time that its workload gives it is over
 	CauseReclaim // a bundle that was taken away whole
 	CauseDamage  // somebody may have written over it, and the record of that is lost
+	CausePromote // no end: with ChangeEnd, the value came from disk and is the one that lies there
 )
 
 // A ReplicaChange names a replica and its exact range.

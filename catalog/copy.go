@@ -89,7 +89,7 @@ func (c *Catalog) noteCopy(w *write, kind CopyKind, source uint64, dst []Replica
 	for i := range c.placer.places {
 		p := &c.placer.places[i]
 		c.replicas = append(c.replicas, ReplicaChange{next, p.seg.info.ID, p.offset, w.size})
-		dst = append(dst, Replica{next, &p.seg.info, p.offset, w.size, ReplicaProcessing})
+		dst = append(dst, Replica{ID: next, Segment: &p.seg.info, Offset: p.offset, Size: w.size, Status: ReplicaProcessing})
 		next++
 	}
 	group := c.keep(w.group)
@@ -153,7 +153,7 @@ func (c *Catalog) sourceOn(n name, text string) (from Replica) {
 		rn = rep.more
 		seg := c.s.segments.list[rep.segment]
 		if !seg.dead.Load() && seg.at() <= StageSuspected && seg.info.Name == text && rep.status == ReplicaComplete {
-			return Replica{rep.id, &seg.info, rep.offset, size, rep.status}
+			return Replica{ID: rep.id, Segment: &seg.info, Offset: rep.offset, Size: size, Status: rep.status}
 		}
 	}
 	return Replica{}
@@ -298,4 +298,14 @@ func (c *Catalog) hasReplica(n name, id uint64) bool {
 		}
 	}
 	return false
+}
+
+// ValueTime gives the time of an object's value: when it was completed, or begun if it is being written. 0 is no object.
+func (c *Catalog) ValueTime(key string) Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.s.lookup(key); n != 0 {
+		return Time(c.s.record(n).time)
+	}
+	return 0
 }

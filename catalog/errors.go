@@ -25,6 +25,7 @@ const (
 	ErrTenantNotRegistered
 	ErrTenantQuota
 	ErrTenantNotEmpty
+	ErrUnableOffload
 )
 
 var errorText = [...]string{
@@ -49,6 +50,7 @@ var errorText = [...]string{
 	ErrTenantNotRegistered: "the tenant has no quota",
 	ErrTenantQuota:         "the tenant's quota is used up",
 	ErrTenantNotEmpty:      "the tenant has objects",
+	ErrUnableOffload:       "copies on disk are not asked for",
 }
 
 // Error says what went wrong.

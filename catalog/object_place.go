@@ -59,6 +59,7 @@ func (c *Catalog) place(w *write) []place {
 		c.takeSome(w, 1, false)
 	}
 	if len(p.places) == 0 {
+		c.offload.asked = true
 		c.refuse(&a)
 	}
 	return p.places

@@ -96,7 +96,7 @@ func (c *Catalog) why(n name, a *ask, o *order) int {
 		parts, lease = u.parts > 0, atomic.LoadInt64(&u.lease)
 	}
 	switch {
-	case open:
+	case open, c.offload.boxes != nil && c.waitsForDisk(c.wholeOf(n)):
 		return whyInFlight
 	case pinned || soft && !c.cfg.AllowEvictSoftPinned || c.s.keeps(r.share, parts):
 		return whyPinned

@@ -109,11 +109,12 @@ func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 	}
 	for i := range replicas {
 		seg := c.s.segments.byID[replicas[i].Segment]
-		dst = append(dst, Replica{replicas[i].ID, &seg.info, replicas[i].Offset, w.size, ReplicaProcessing})
+		dst = append(dst, Replica{ID: replicas[i].ID, Segment: &seg.info, Offset: replicas[i].Offset, Size: w.size, Status: ReplicaProcessing})
 	}
 	ch := c.note(ChangeReopen, w.now)
 	ch.Client, ch.Key, ch.Replicas = w.client, w.key, replicas
 	c.askPin(ch, w.o)
+	dst = c.noteFile(w, c.s.nextReplica, dst)
 	c.commit()
 	return dst, nil
 }

@@ -292,7 +292,7 @@ func (p *play) resume(a args) string {
 }
 
 func (p *play) options(a args) *PutOptions {
-	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
+	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), File: a.has("file"), HostID: a.named["host"], SameHost: a.has("samehost")}
 	if v, ok := a.named["replicas"]; ok {
 		o.Replicas, _ = strconv.ParseUint(v, 10, 64)
 	}
@@ -323,6 +323,10 @@ func (p *play) writer(a args) UUID {
 func (p *play) places(replicas []Replica) string {
 	var list []string
 	for _, r := range replicas {
+		if r.Disk != nil {
+			list = append(list, fmt.Sprintf("disk of %q", p.names[r.Disk.Owner]))
+			continue
+		}
 		list = append(list, fmt.Sprintf("%s+%d", p.names[r.Segment.ID], r.Offset))
 	}
 	return strings.Join(list, " ")

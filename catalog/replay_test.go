@@ -101,6 +101,7 @@ type dumpedSegment struct {
 	Held              [][4]uint64
 	State             uint8
 	Until             Time
+	Note              string
 }
 
 type dumpedObject struct {
@@ -130,6 +131,8 @@ type dumped struct {
 	NextReplica, HeldBack uint64
 	ByName, ByOwner       []string
 	Shares                []dumpedShare
+	Disks                 []string
+	DisksAlone, DiskBytes uint64
 }
 
 // dump writes down everything that is logged.
@@ -139,7 +142,7 @@ func dump(s *state, now Time) dumped {
 		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
-		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, State: seg.state, Until: seg.until}
+		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, State: seg.state, Until: seg.until, Note: seg.note}
 		for off, n := range seg.space.Extents() {
 			ds.Free = append(ds.Free, [2]uint64{off, n})
 		}
@@ -160,6 +163,7 @@ func dump(s *state, now Time) dumped {
 		}
 	}
 	d.Bundles = dumpBundles(s, now)
+	d.Disks, d.DisksAlone, d.DiskBytes = dumpDisks(s), s.disks.alone, s.disks.bytes
 	slices.Sort(d.ByName)
 	slices.Sort(d.ByOwner)
 	eachRecord(s, func(n name, r *record) {
@@ -262,6 +266,7 @@ func check(t fataler, s *state) {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
 	checkBundles(t, s)
+	checkDisks(t, s)
 	checkUnits(t, s, lists)
 	checkShares(t, s)
 	if lists[listSpent] != s.spent.count || lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count ||

@@ -17,8 +17,8 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 	for _, seg := range s.segments.mounted {
 		info := seg.info
 		w.add(Change{Kind: ChangeMount, Client: info.Client, Segment: &info.Segment})
-		if seg.state != SegmentOK {
-			w.add(Change{Kind: ChangeSegment, Segment: &Segment{ID: info.ID}, State: seg.state, Until: seg.until})
+		if seg.state != SegmentOK || seg.note != "" {
+			w.add(Change{Kind: ChangeSegment, Segment: &Segment{ID: info.ID}, State: seg.state, Until: seg.until, Key: seg.note})
 		}
 	}
 	w.add(Change{Kind: ChangeCount, Replicas: []ReplicaChange{{ID: s.nextReplica}}})
@@ -40,6 +40,7 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 			})
 		}
 	}
+	w.disks()
 	w.bundles()
 	w.flush()
 	return w.err

@@ -20,6 +20,7 @@ type state struct {
 	segments segmentTable
 	owners   ownerTable
 	shares   shareTable
+	disks    diskTable
 
 	spent  ages     // bundles of no use any more
 	ages   ages     // complete, unpinned
@@ -74,6 +75,7 @@ func newState() *state {
 	}
 	s.segments.init()
 	s.shares.init()
+	s.disks.init()
 	s.owners.byID = map[UUID]uint32{}
 	return s
 }

@@ -33,6 +33,10 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyHold(c)
 	case ChangeBundle:
 		s.applyBundle(c)
+	case ChangeDisk:
+		s.applyDisk(c)
+	case ChangeDiskDrop:
+		s.applyDiskDrop(c)
 	case ChangeSegment:
 		s.applySegment(c)
 	}
@@ -124,6 +128,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	sh.mu.Unlock()
 	s.keys++
 	s.shares.list[r.share].keys++
+	s.disks.indexed(c.Key, true)
 }
 
 // meant gives the record that a Change about a key means: the object or the write that is staged for it.
@@ -176,6 +181,7 @@ func (s *state) applyEnd(c *Change) {
 	}
 	if first {
 		s.commitPin(n, c.Time)
+		s.overtaken(n, c)
 	}
 	if s.unfinished(n) {
 		return
@@ -248,6 +254,7 @@ func (s *state) applyReopen(c *Change) {
 			s.unlistUnit(u)
 		}
 	}
+	s.disks.drop(c.Key, func(*diskCopy) bool { return true }) // they are of the old value
 	old := r.client
 	r.client = s.owners.ref(c.Client)
 	s.owners.unref(old)
@@ -307,6 +314,7 @@ func (s *state) applyDrop(c *Change) {
 		return
 	}
 	if s.mentioned(n, c.Replicas) == int(s.record(n).replicas) {
+		s.dropDisks(n, c)
 		s.removeRecord(n, departure{c.Cause, c.Time, c.Until, c.HandedOut})
 		return
 	}

@@ -50,6 +50,7 @@ func (s *state) unindex(n name) {
 		s.shares.list[r.share].keys--
 		if st == 0 {
 			s.keys--
+			s.disks.indexed(r.key(), false)
 		}
 	}
 	if st != 0 {

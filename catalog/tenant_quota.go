@@ -67,7 +67,7 @@ func (c *Catalog) CloseTenant(name string) error {
 	if q == nil {
 		return ErrObjectNotFound
 	}
-	if e := c.s.shares.find(name); e.objects > 0 {
+	if e := c.s.shares.find(name); e.objects > 0 || c.s.disks.of(name) > 0 {
 		return ErrTenantNotEmpty
 	}
 	q.closed = true

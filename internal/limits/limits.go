@@ -347,6 +347,14 @@ const (
 	TenantPolicyBytes = 2 << 20
 	// TenantPolicyMs bounds one reading or writing of the quotas in etcd; its own client tries every member within it.
 	TenantPolicyMs = 5000
+	// DiskReapMs is how often unfinished files and tasks of clients are looked through for those whose time is over.
+	DiskReapMs = 1000
+	// DiskClients bounds the clients with disks: each has a queue.
+	DiskClients = 100_000
+	// DiskTaskBytes bounds the keys that one reply hands to a client.
+	DiskTaskBytes = 8 << 20
+	// PromotionHits bounds the objects on disk of which reads are counted.
+	PromotionHits = 1 << 16
 	// TenantWalk bounds the objects that one search for victims of a tenant passes by: a few milliseconds.
 	TenantWalk = 1 << 16
 	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
