@@ -51,6 +51,10 @@ func (w *copyWalk) mount(i int) {
 
 func (w *copyWalk) step() {
 	c, i, j, key := w.r.Catalog, w.host(), w.host(), w.key()
+	source := w.segmentName(i)
+	if _, replicas, err := c.Peek(key, nil); err == nil {
+		source = replicas[0].Segment.Name
+	}
 	switch w.dice.IntN(20) {
 	case 0, 1, 2, 3:
 		o := &PutOptions{Replicas: 1 + w.dice.Uint64N(2), Preferred: []string{w.segmentName(i)}}
@@ -63,11 +67,11 @@ func (w *copyWalk) step() {
 	case 4, 5, 6, 7, 8:
 		move := w.dice.IntN(2) == 0
 		if move {
-			_, _, err := c.MoveStart(w.now, w.hosts[i], key, w.segmentName(i), w.segmentName(j), nil)
+			_, _, err := c.MoveStart(w.now, w.hosts[i], key, source, w.segmentName(j), nil)
 			w.note(err, i, key, move)
 			break
 		}
-		_, _, err := c.CopyStart(w.now, w.hosts[i], key, w.segmentName(i), []string{w.segmentName(j), w.segmentName(w.host())}, nil)
+		_, _, err := c.CopyStart(w.now, w.hosts[i], key, source, []string{w.segmentName(j), w.segmentName(w.host())}, nil)
 		w.note(err, i, key, move)
 	case 9, 10, 11, 12, 13:
 		if len(w.begun) == 0 {
@@ -99,7 +103,7 @@ func (w *copyWalk) step() {
 		}
 	case 18:
 		states := []uint8{SegmentOK, SegmentDraining, SegmentDrained}
-		_ = c.SetSegmentState(w.now, w.segmentName(i), states[w.dice.IntN(3)], states...)
+		_ = c.SetSegmentState(w.now, w.segmentName(i), states[max(0, w.dice.IntN(6)-3)], fmt.Sprint("note", w.dice.IntN(3)), states...)
 	case 19:
 		w.now += Time(w.dice.Int64N(200_000))
 		for _, id := range w.hosts {
@@ -158,7 +162,7 @@ func TestCopiesAtRandom(t *testing.T) {
 			ended += w.ended
 		})
 	}
-	if ended < 20 {
+	if ended < 100 {
 		t.Errorf("only %d copies came to their end: the deeds do not meet each other", ended)
 	}
 }

@@ -56,7 +56,7 @@ func (p *play) setState(a args) string {
 	for _, word := range a.words[2:] {
 		from = append(from, stateNumbers[word])
 	}
-	return outcome(p.catalog().SetSegmentState(p.now, a.word(0), stateNumbers[a.word(1)], from...))
+	return outcome(p.catalog().SetSegmentState(p.now, a.word(0), stateNumbers[a.word(1)], a.named["note"], from...))
 }
 
 // drain NAME MOST

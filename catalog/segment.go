@@ -30,6 +30,7 @@ type segment struct {
 	lost        bool                 // they count as lost
 	state       uint8                // SegmentOK and so on
 	until       Time                 // with SegmentLeaving: when it goes
+	note        string               // of whoever set the state
 	asked       uint32               // the last put that took a range of it or cannot use it
 }
 

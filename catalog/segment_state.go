@@ -23,14 +23,14 @@ func (s *state) applySegment(c *Change) {
 		return
 	}
 	if seg := s.segments.byID[c.Segment.ID]; seg != nil {
-		seg.state, seg.until = c.State, c.Until
+		seg.state, seg.until, seg.note = c.State, c.Until, strings.Clone(c.Key)
 	}
 }
 
 // noteState decides the state of a segment, and until when it stays if that is limited.
-func (c *Catalog) noteState(now Time, seg *segment, state uint8, until Time) {
+func (c *Catalog) noteState(now Time, seg *segment, state uint8, until Time, note string) {
 	ch := c.note(ChangeSegment, now)
-	ch.Segment, ch.State, ch.Until = &Segment{ID: seg.info.ID}, state, until
+	ch.Segment, ch.State, ch.Until, ch.Key = &Segment{ID: seg.info.ID}, state, until, note
 }
 
 // LeaveSegment lets a segment of a client go when a grace time is over. Until then it can be read and takes nothing new.
@@ -51,7 +51,7 @@ func (c *Catalog) LeaveSegment(now Time, id, client UUID, graceMs int64) error {
 		return ErrUnavailableStatus
 	}
 	c.begin()
-	c.noteState(now, seg, SegmentLeaving, now+Time(max(0, graceMs)))
+	c.noteState(now, seg, SegmentLeaving, now+Time(min(max(0, graceMs), limits.GraceMsMax)), "")
 	c.commit()
 	return nil
 }
@@ -74,8 +74,9 @@ func (c *Catalog) endLeaving(now Time, out *Swept) {
 	}
 }
 
-// SetSegmentState puts all segments of a name into a state, if each of them is in one of those given.
-func (c *Catalog) SetSegmentState(now Time, name string, state uint8, from ...uint8) error {
+// SetSegmentState puts all segments of a name into a state, if each of them is in one of those given. The note is kept with
+// it for whoever leads later.
+func (c *Catalog) SetSegmentState(now Time, name string, state uint8, note string, from ...uint8) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	named := c.s.segments.byName[name]
@@ -93,8 +94,8 @@ func (c *Catalog) SetSegmentState(now Time, name string, state uint8, from ...ui
 	}
 	c.begin()
 	for _, seg := range named {
-		if seg.state != state {
-			c.noteState(now, seg, state, 0)
+		if seg.state != state || seg.note != note {
+			c.noteState(now, seg, state, 0, note)
 		}
 	}
 	c.commit()
@@ -107,6 +108,7 @@ type DrainStep struct {
 	Blocked uint64   // objects met that cannot: pinned, leased, being written or copied
 	Left    uint64   // all that is on the segments of the name
 	Whole   bool     // everything was met in this step
+	End     bool     // the walk came to its end; the next step begins anew
 }
 
 // DrainStep looks for up to most objects that can be moved off the segments of a name. It goes on where the step before
@@ -115,7 +117,7 @@ func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := limits.DrainLooks
-	step.Whole = true
+	step.Whole, step.End = true, true
 	for _, seg := range c.s.segments.byName[name] {
 		step.Left += seg.objects
 		if seg.walked == 0 {
@@ -125,7 +127,7 @@ func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
 		}
 		for ; seg.walked != 0; left-- {
 			if left <= 0 || len(step.Keys) >= most {
-				step.Whole = false
+				step.Whole, step.End = false, false
 				break
 			}
 			rep := c.s.replica(seg.walked)

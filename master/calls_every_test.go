@@ -149,13 +149,17 @@ func TestCallsAreDocumented(t *testing.T) {
 func TestUnavailableAnswers(t *testing.T) {
 	b := newBed(t)
 	p := b.client(wire.V14)
-	graceful := invoke(p, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{ClientID: p.id})
-	expect(t, "graceful unmount", graceful.Err, wire.ErrUnavailableInCurrentMode)
+	no := wire.ErrUnavailableInCurrentMode
+	prefetch := invoke(p, &wire.RegisterPrefetchTask, &wire.RegisterPrefetchTaskRequest{ClientID: p.id})
+	expect(t, "prefetch", prefetch.Err, no)
 	weights := invoke(p, &wire.GetWeightRevision, &wire.GetWeightRevisionArgs{})
 	expect(t, "weights", weights.Err, wire.WeightErrNotReady)
-	probe := invoke(p, &wire.BatchProbeKey, &wire.BatchProbeKeyRequest{Keys: []string{"a", "b", "c"}})
-	no := wire.ErrUnavailableInCurrentMode
-	expectItems(t, "batch", probe, no, no, no)
+	request := wire.BatchEvictDiskReplica.AppendRequest(nil, wire.V14, &wire.BatchEvictDiskReplicaRequest{Keys: []string{"a", "b", "c"}})
+	var batch wire.BatchEvictDiskReplicaReply
+	if err := wire.BatchEvictDiskReplica.DecodeReply(wire.UnavailableReply(nil, wire.CallBatchEvictDiskReplica, wire.V14, request), wire.V14, &batch); err != nil {
+		t.Fatal(err)
+	}
+	expectItems(t, "batch", batch, no, no, no)
 	if _, known := wire.Lookup(0); known {
 		t.Fatal("0 is a function")
 	}
