@@ -10,44 +10,77 @@ import (
 	"testing"
 )
 
-// TestUnavailableCallsAreListed compares docs/unavailable-calls.md with the code: a call that the master has no handler for
-// is listed, one that it has is not.
-func TestUnavailableCallsAreListed(t *testing.T) {
-	handled := handledCalls(t)
-	page, err := os.ReadFile("docs/unavailable-calls.md")
+// TestCallsAreListed compares the table of docs/calls.md with the code: it has every call once; one that the master has no
+// handler for is missing, one with a handler for what is not built in is as without; and the test that shows it exists.
+func TestCallsAreListed(t *testing.T) {
+	page, err := os.ReadFile("docs/calls.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var listed []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
-		listed = append(listed, row[1])
+	handled, tests := handledCalls(t), knownTests(t)
+	states, shown := map[string]string{}, map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [0-9, ]+ \\| ([a-z ]+) \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		if states[row[1]] != "" {
+			t.Errorf("%s is there twice", row[1])
+		}
+		states[row[1]], shown[row[1]] = row[2], row[3]
 	}
 	for _, call := range knownCalls(t) {
-		switch isHandled, isListed := slices.Contains(handled, call), slices.Contains(listed, call); {
-		case isHandled && isListed:
-			t.Errorf("%s has a handler, yet docs/unavailable-calls.md lists it", call)
-		case !isHandled && !isListed:
-			t.Errorf("%s has no handler, yet docs/unavailable-calls.md does not list it", call)
+		want := "missing"
+		if kind, ok := handled[call]; ok {
+			if want = "behaves"; kind == "registerWithout" {
+				want = "as without"
+			}
 		}
+		if states[call] != want {
+			t.Errorf("docs/calls.md says %q of %s, and the code %q", states[call], call, want)
+		}
+		if !tests[shown[call]] {
+			t.Errorf("docs/calls.md: there is no test %q, which is to show %s", shown[call], call)
+		}
+		delete(states, call)
+	}
+	for call := range states {
+		t.Errorf("docs/calls.md lists %s, which is no call", call)
 	}
 }
 
-// handledCalls reads the registrations out of the master's source.
-func handledCalls(t *testing.T) []string {
+// knownTests lists the names of all tests.
+func knownTests(t *testing.T) map[string]bool {
+	t.Helper()
+	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	out := map[string]bool{}
+	for _, f := range files(t) {
+		if !strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			out[m[1]] = true
+		}
+	}
+	return out
+}
+
+// handledCalls reads the registrations out of the master's source, by the function that makes them.
+func handledCalls(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("master/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	registration := regexp.MustCompile(`register\w*\(s, &wire\.(\w+)`)
-	var out []string
+	registration := regexp.MustCompile(`(register\w*)\(s, &wire\.(\w+)`)
+	out := map[string]string{}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range registration.FindAllStringSubmatch(string(text), -1) {
-			out = append(out, m[1])
+			out[m[2]] = m[1]
 		}
 	}
 	if len(out) == 0 {

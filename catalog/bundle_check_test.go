@@ -34,8 +34,11 @@ func checkBundles(t fataler, s *state) {
 	t.Helper()
 	members := map[name]*bundleRecord{}
 	knots := map[name]uint32{}
-	eachRecord(s, func(_ name, r *record) {
+	eachRecord(s, func(n name, r *record) {
 		prefix, part := bundle.Parse(r.key())
+		if s.isCopy(n) {
+			part = bundle.NoPart
+		}
 		if (part == bundle.NoPart) != (r.bundle == 0) || r.bundle != 0 && (s.bundle(r.bundle).prefix() != prefix || r.part != part) {
 			t.Fatalf("%q is a %v of bundle %d", r.key(), r.part, r.bundle)
 		}

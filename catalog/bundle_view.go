@@ -186,7 +186,7 @@ func (c *Catalog) Bundle(now Time, id string) (BundleInfo, []BundleMember, bool)
 			rep := c.s.replica(rn)
 			rn = rep.more
 			if seg := c.s.segments.list[rep.segment]; !seg.dead.Load() {
-				bm.Replicas = append(bm.Replicas, Replica{rep.id, &seg.info, rep.offset, r.size, rep.status})
+				bm.Replicas = append(bm.Replicas, Replica{ID: rep.id, Segment: &seg.info, Offset: rep.offset, Size: r.size, Status: rep.status})
 			}
 		}
 		members = append(members, bm)

@@ -29,6 +29,10 @@ type Catalog struct {
 	sweeper sweeper
 	watch   bundleWatch
 	firsts  firstReads
+	trivial map[string]trivial
+	quotas  quotas
+	offload offloading
+	promote promotions
 
 	placer  placer
 	asks    uint32 // puts that looked for room
@@ -126,6 +130,9 @@ func (c *Catalog) replicasOf(n name, status uint8) []ReplicaChange {
 
 // noteDrop decides that an object goes with all its replicas.
 func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, handed Time) {
+	if st := c.s.copyOf(n); st != 0 && st != n {
+		c.noteAside(now, st, CauseAbort) // somebody may be writing to its ranges
+	}
 	replicas := c.replicasOf(n, 0)
 	key := c.keep(c.s.record(n).key())
 	ch := c.note(ChangeDrop, now)
@@ -140,6 +147,7 @@ func (c *Catalog) Stats() Stats {
 	st.Keys, st.OpenKeys = c.s.keys-c.s.lostKeys, uint64(c.s.open.count)
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
 	st.Bundles.Bundles = c.s.bundleCount
+	c.diskStats(&st)
 	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {

@@ -39,6 +39,13 @@ const (
 	// ChangeWindow opens the windows Replicas instead of those with the same ids on the same segments; an empty one closes. In
 	// a window ranges are given to writers before the log has them.
 	ChangeWindow
+	// ChangeSegment puts the segment Segment.ID into State, until Until if that is limited, with Key as a note.
+	ChangeSegment
+	// ChangeDisk says that Key has a copy on disk, Replicas[0], kept by the client Replicas[0].Segment and served at Group, or
+	// as a file that all share. If Staged is set, Client is still writing it. It replaces the former copy of that owner.
+	ChangeDisk
+	// ChangeDiskDrop takes away the copies of Key that Replicas name by their owners.
+	ChangeDiskDrop
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -59,6 +66,7 @@ const (
 	CauseReclaim // a bundle that was taken away whole
 	CauseDamage  // somebody may have written over it, and the record of that is lost
 	CauseWindow  // ChangeHold: free, but a former leader may have given it away
+	CausePromote // no end: with ChangeEnd, the value came from disk and is the one that lies there
 )
 
 // A ReplicaChange names a replica and its exact range.
@@ -78,13 +86,15 @@ type Change struct {
 	// SoftPin and SoftPinTTLMs are carried by the write and take effect at its ChangeEnd.
 	SoftPin      uint8
 	HardPin      bool
-	Staged       bool // ChangePut: beside the object that it will replace
-	HasChecksum  bool // ChangeEnd: Checksum is the object's
-	KeepChecksum bool // ChangeEnd: leave the object's checksum as it is
-	Time         Time // when it was decided
-	Until        Time // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
-	HandedOut    Time // with Until: when a reader last got the address; Never if a writer may be at work
-	PinnedUntil  Time // ChangePut: soft pin taken over from the object that it replaces
+	Staged       bool     // ChangePut: beside the object that it will replace
+	Copy         CopyKind // ChangePut: the ranges are for copies of the object
+	State        uint8    // ChangeSegment
+	HasChecksum  bool     // ChangeEnd: Checksum is the object's
+	KeepChecksum bool     // ChangeEnd: leave the object's checksum as it is
+	Time         Time     // when it was decided
+	Until        Time     // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
+	HandedOut    Time     // with Until: when a reader last got the address; Never if a writer may be at work
+	PinnedUntil  Time     // ChangePut: soft pin taken over from the object that it replaces
 	SoftPinTTLMs int64
 	Client       UUID
 	Key          string
@@ -92,6 +102,7 @@ type Change struct {
 	Tenant       string // ChangePut
 	Size         uint64
 	Checksum     uint64
+	Source       uint64 // ChangePut with Copy: the replica that is copied
 	Replicas     []ReplicaChange
 	Segment      *Segment
 	Workloads    []Workload    // ChangeWorkloads

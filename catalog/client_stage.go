@@ -32,7 +32,7 @@ func (c *Catalog) judge(now Time, out *Swept) []Departure {
 		if stage == cl.stage {
 			continue
 		}
-		if stage > StageActive && len(c.s.segments.byOwner[id]) == 0 {
+		if stage > StageActive && !c.keepsAnything(id) {
 			// It took its memory back, most likely to leave: nothing of it can be hidden or lost. Should it only pause, its
 			// next ping asks it to remount, which costs it nothing.
 			if stage >= StageSuspected {
@@ -70,6 +70,9 @@ func (c *Catalog) setStage(id UUID, cl *client, stage Stage) {
 	}
 	recount := cl.stage == StageLost || stage == StageLost
 	cl.stage = stage
+	if o := c.s.disks.owners[id]; o != nil {
+		o.stage.Store(uint32(stage))
+	}
 	for _, seg := range c.s.segments.byOwner[id] {
 		seg.stage.Store(uint32(stage))
 		c.s.setLost(seg, stage == StageLost)
@@ -109,6 +112,7 @@ func (c *Catalog) forget(now Time, ids ...UUID) {
 	c.begin()
 	for _, id := range ids {
 		delete(c.clients, id)
+		c.loseDisk(id)
 		c.stats.ExpiredClients++
 		c.away.GoneClients = append(c.away.GoneClients, id)
 		c.left = append(c.left, Departure{Client: id, At: now - 1})

@@ -19,6 +19,13 @@ const (
 	ErrSegmentNotFound
 	ErrUnavailableStatus
 	ErrInternal // the system gives no memory for another record
+	ErrNoReplicationTask
+	ErrReplicaNotFound
+	ErrReplicaGone
+	ErrTenantNotRegistered
+	ErrTenantQuota
+	ErrTenantNotEmpty
+	ErrUnableOffload
 )
 
 var errorText = [...]string{
@@ -35,6 +42,15 @@ var errorText = [...]string{
 	ErrSegmentNotFound:   "segment not found",
 	ErrUnavailableStatus: "unavailable in the current status",
 	ErrInternal:          "out of memory for records",
+	ErrReplicaNotFound:   "no such replica",
+	ErrReplicaGone:       "replica is gone",
+
+	ErrNoReplicationTask: "object has no replication task",
+
+	ErrTenantNotRegistered: "the tenant has no quota",
+	ErrTenantQuota:         "the tenant's quota is used up",
+	ErrTenantNotEmpty:      "the tenant has objects",
+	ErrUnableOffload:       "copies on disk are not asked for",
 }
 
 // Error says what went wrong.

@@ -59,6 +59,7 @@ func (c *Catalog) place(w *write) []place {
 		c.takeSome(w, 1, false)
 	}
 	if len(p.places) == 0 {
+		c.offload.asked = true
 		c.refuse(&a)
 	}
 	return p.places
@@ -91,7 +92,7 @@ func (c *Catalog) startPlaces(w *write) int {
 // evicting or from taking readers' ranges, and a search for it would cost every put dearly.
 func (c *Catalog) anyActive() bool {
 	for _, seg := range c.s.segments.mounted {
-		if seg.at() == StageActive {
+		if seg.at() == StageActive && seg.open() {
 			return true
 		}
 	}
@@ -215,8 +216,11 @@ func (c *Catalog) takePreferred(w *write) (*segment, uint64, bool) {
 	return nil, 0, false
 }
 
+// uses tells whether free ranges of a segment are taken at this point of a search.
+func (p *placer) uses(seg *segment) bool { return seg.at() <= p.worst && seg.open() }
+
 func (c *Catalog) takeOn(seg *segment, size uint64, apart bool) (uint64, bool) {
-	if seg.asked == c.asks || seg.at() > c.placer.worst || apart && c.sharesHost(seg) {
+	if seg.asked == c.asks || !c.placer.uses(seg) || apart && c.sharesHost(seg) {
 		return 0, false
 	}
 	return seg.space.Alloc(size)
@@ -249,7 +253,7 @@ func (c *Catalog) draw(size uint64) int {
 	var total uint64
 	mounted := c.s.segments.mounted
 	for _, seg := range mounted {
-		if seg.at() <= c.placer.worst {
+		if c.placer.uses(seg) {
 			total += seg.info.Size
 		}
 	}
@@ -270,7 +274,7 @@ func (c *Catalog) draw(size uint64) int {
 func (c *Catalog) drawOne(total uint64) int {
 	at := c.dice.Uint64N(total)
 	for i, seg := range c.s.segments.mounted {
-		if seg.at() > c.placer.worst {
+		if !c.placer.uses(seg) {
 			continue
 		}
 		if at < seg.info.Size {
@@ -285,5 +289,5 @@ func freeShare(seg *segment) float64 { return float64(seg.space.FreeBytes()) / f
 
 // eligible tells whether room on a segment would serve the put.
 func (c *Catalog) eligible(seg *segment, a *ask) bool {
-	return seg != nil && seg.asked != a.number && seg.info.Size >= a.size && seg.at() == StageActive && !(a.apart && c.sharesHost(seg))
+	return seg != nil && seg.asked != a.number && seg.info.Size >= a.size && seg.at() == StageActive && seg.open() && !(a.apart && c.sharesHost(seg))
 }

@@ -30,12 +30,17 @@ func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOpt
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
+	if !c.mayWrite(o.Tenant) {
+		return dst, ErrTenantNotRegistered
+	}
 	if c.givenUp(&w) {
 		return dst, ErrUnavailableStatus
 	}
 	if n := c.s.lookup(key); n != 0 {
 		r := c.s.record(n)
 		switch {
+		case c.readableOnDisk(key):
+			return dst, ErrObjectExists
 		case c.s.allLost(n):
 			w.old, w.cause, w.aside = n, CauseLost, c.s.stagedOf(n)
 		case c.s.hasComplete(n) || Time(r.time)+Time(c.cfg.PutDiscardMs) >= now:
@@ -43,6 +48,9 @@ func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOpt
 		default:
 			w.old, w.cause, w.until, w.handed = n, CauseDiscard, c.outlast(n, now, c.releaseAt(Time(r.time))), Never
 		}
+	}
+	if w.old == 0 && c.onDiskOnly(&w) {
+		return dst, ErrObjectExists
 	}
 	return c.create(&w, dst)
 }
@@ -104,6 +112,9 @@ func (c *Catalog) create(w *write, dst []Replica) ([]Replica, error) {
 	if !c.memoryFor(w) {
 		return dst, ErrInternal
 	}
+	if err := c.admit(w); err != nil {
+		return dst, err
+	}
 	places := c.place(w)
 	if len(places) == 0 {
 		c.stats.PutStartAllocFailures++
@@ -151,7 +162,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	for i := range places {
 		p := &places[i]
 		c.replicas = append(c.replicas, ReplicaChange{id, p.seg.info.ID, p.offset, w.size})
-		dst = append(dst, Replica{id, &p.seg.info, p.offset, w.size, ReplicaProcessing})
+		dst = append(dst, Replica{ID: id, Segment: &p.seg.info, Offset: p.offset, Size: w.size, Status: ReplicaProcessing})
 		id++
 	}
 	ch := c.note(ChangePut, w.now)
@@ -159,6 +170,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	ch.DataType, ch.PinnedUntil, ch.Staged, ch.Tenant = w.dataType, w.pinned, w.staged, w.o.Tenant
 	ch.Replicas = c.replicas[at:]
 	c.askPin(ch, w.o)
+	dst = c.noteFile(w, id, dst)
 	c.commit()
 	if w.o.After = after; !early {
 		w.o.After = c.last.Load()
@@ -201,6 +213,9 @@ func writes(replicaType int32) bool {
 func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if replicaType == ReplicaTypeDisk {
+		return c.endFile(now, id, key)
+	}
 	n, old, err := c.written(id, key)
 	if err != nil {
 		return err
@@ -222,6 +237,11 @@ func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChec
 	ch.Until, ch.HandedOut = until, handed
 	c.commit()
 	c.notePublished(n)
+	if c.cfg.Offload && !c.cfg.OffloadOnEvict {
+		if n = c.s.lookup(key); n != 0 {
+			c.enqueue(now, n)
+		}
+	}
 	return nil
 }
 
@@ -231,7 +251,10 @@ func (c *Catalog) written(id UUID, key string) (n, old name, err error) {
 	if n = c.s.lookup(key); n == 0 {
 		return 0, 0, ErrObjectNotFound
 	}
-	if st := c.s.stagedOf(n); st != 0 {
+	if c.s.isCopy(n) {
+		return 0, 0, ErrInvalidWrite
+	}
+	if st := c.s.stagedOf(n); st != 0 && !c.s.isCopy(st) {
 		n, old = st, n
 	}
 	if c.s.owners.list[c.s.record(n).client].id != id {
@@ -245,6 +268,9 @@ func (c *Catalog) written(id UUID, key string) (n, old name, err error) {
 func (c *Catalog) PutRevoke(now Time, id UUID, key string, replicaType int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if replicaType == ReplicaTypeDisk {
+		return c.revokeFile(now, id, key)
+	}
 	n, _, err := c.written(id, key)
 	if err != nil {
 		return err

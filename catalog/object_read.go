@@ -7,10 +7,14 @@ func (c *Catalog) Exist(now Time, key string) bool {
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
 	n := c.settled(sh, hash, key)
-	if n == 0 || c.readable(n) != nil {
+	switch {
+	case n != 0 && c.readable(n) == nil:
+		c.grant(n, now)
+	case c.hidden(n) || !c.readableOnDisk(key):
 		return false
+	default:
+		c.s.disks.grant(key, now+Time(c.cfg.LeaseMs))
 	}
-	c.grant(n, now)
 	return true
 }
 
@@ -44,8 +48,12 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
 	n := c.settled(sh, hash, key)
-	o, dst, err := c.view(n, dst)
-	if err == nil {
+	o, dst, err := c.view(n, key, dst)
+	if err == nil && o.onDisk {
+		c.s.disks.grant(key, now+Time(c.cfg.LeaseMs))
+		c.hit(key)
+		o.LeaseMs = c.cfg.LeaseMs
+	} else if err == nil {
 		c.grant(n, now)
 		r := c.s.record(n)
 		raise(&r.handed, int64(now))
@@ -69,11 +77,30 @@ func (c *Catalog) Peek(key string, dst []Replica) (Object, []Replica, error) {
 	sh := c.s.shard(hash)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	return c.view(c.s.find(sh, hash, key), dst)
+	return c.view(c.s.find(sh, hash, key), key, dst)
 }
 
-// view copies out what readers may see of an object. The caller holds the shard's lock or Catalog.mu.
-func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
+// view copies out what readers may see of an object: what is in memory, then what is on disk. The caller holds the shard's
+// lock or Catalog.mu.
+func (c *Catalog) view(n name, key string, dst []Replica) (Object, []Replica, error) {
+	o, dst, err := c.viewMemory(n, dst)
+	if c.s.disks.count.Load() == 0 || c.hidden(n) {
+		return o, dst, err
+	}
+	disk, dst, ok := c.s.disks.view(key, dst)
+	if err != nil && ok {
+		disk.onDisk = true
+		return disk, dst, nil
+	}
+	return o, dst, err
+}
+
+// hidden tells whether an object is kept from readers whatever there is of it: a bundle's that lost members.
+func (c *Catalog) hidden(n name) bool {
+	return n != 0 && c.cfg.HideDamagedBundles && c.s.record(n).flags&flagTorn != 0
+}
+
+func (c *Catalog) viewMemory(n name, dst []Replica) (Object, []Replica, error) {
 	if n == 0 {
 		return Object{}, dst, ErrObjectNotFound
 	}
@@ -93,7 +120,7 @@ func (c *Catalog) view(n name, dst []Replica) (Object, []Replica, error) {
 		rn = rep.more
 		seg := segments[rep.segment]
 		if rep.status == ReplicaComplete && !seg.dead.Load() && seg.at() <= best {
-			dst = append(dst, Replica{rep.id, &seg.info, rep.offset, r.size, rep.status})
+			dst = append(dst, Replica{ID: rep.id, Segment: &seg.info, Offset: rep.offset, Size: r.size, Status: rep.status})
 		}
 	}
 	if len(dst) == had {

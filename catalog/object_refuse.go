@@ -31,7 +31,7 @@ func (c *Catalog) refuse(a *ask) {
 	order := c.orderFor(a)
 	each := max(1, limits.RefusalSample/max(1, len(c.s.segments.mounted)))
 	for _, seg := range c.s.segments.mounted {
-		if seg.at() != StageActive || seg.info.Size < a.size {
+		if seg.at() != StageActive || !seg.open() || seg.info.Size < a.size {
 			continue
 		}
 		usable = true
@@ -96,7 +96,7 @@ func (c *Catalog) why(n name, a *ask, o *order) int {
 		parts, lease = u.parts > 0, atomic.LoadInt64(&u.lease)
 	}
 	switch {
-	case open:
+	case open, c.offload.boxes != nil && c.waitsForDisk(c.wholeOf(n)):
 		return whyInFlight
 	case pinned || soft && !c.cfg.AllowEvictSoftPinned || c.s.keeps(r.share, parts):
 		return whyPinned

@@ -14,13 +14,17 @@ func (c *Catalog) Remove(now Time, key string, force bool) error {
 	defer c.mu.Unlock()
 	n := c.s.lookup(key)
 	if n == 0 {
-		return ErrObjectNotFound
+		return c.removeFromDisk(now, key, force)
 	}
-	if force && !c.s.allLost(n) && (c.s.record(n).isOpen() || c.s.stagedOf(n) != 0) {
+	if force && !c.s.allLost(n) && c.s.copyOf(n) == 0 && (c.s.record(n).isOpen() || c.s.stagedOf(n) != 0) {
 		c.abort(now, n)
 		return nil
 	}
-	return c.remove(now, n, force)
+	err := c.remove(now, n, force)
+	if err == ErrObjectNotFound { // lost from memory, but there may be a copy on disk
+		err = c.removeFromDisk(now, key, force)
+	}
+	return err
 }
 
 // abort removes an object with the write under way.
@@ -90,7 +94,11 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		return ErrHasLease
 	}
 	lost := c.s.allLost(n)
-	if !lost && (r.isOpen() || r.marks&markReplaced != 0) {
+	if !lost && c.s.copyOf(n) != 0 {
+		sh.mu.Unlock()
+		return ErrReplicationTask
+	}
+	if !lost && (r.isOpen() || r.marks&markReplaced != 0 || !force && c.writingFile(r.key())) {
 		sh.mu.Unlock()
 		return ErrNotReady
 	}
@@ -156,6 +164,12 @@ func (c *Catalog) RemoveMatching(now Time, match func(key string) bool, force bo
 			}
 		}
 	}
+	for _, key := range c.diskKeys(false) {
+		if (match == nil || match(key)) && c.removeWhole(now, key, force) == nil {
+			removed++
+		}
+	}
+	c.flagWipes()
 	return removed
 }
 
@@ -166,7 +180,7 @@ func (c *Catalog) removeWhole(now Time, key string, force bool) error {
 	if n := c.s.lookup(key); n != 0 {
 		return c.remove(now, n, force)
 	}
-	return ErrObjectNotFound
+	return c.removeFromDisk(now, key, force)
 }
 
 func (c *Catalog) removeSlice(now Time, at *cursor, force bool) (removed int64, more bool) {
@@ -239,6 +253,11 @@ func (c *Catalog) Keys(yield func(key string) bool) {
 			}
 		}
 	}
+	for _, key := range c.diskKeys(true) {
+		if !yield(key) {
+			return
+		}
+	}
 }
 
 // FindMatching yields the readable objects whose keys match, each with a lease. The replicas are valid during the call.
@@ -291,8 +310,9 @@ func (c *Catalog) keySlice(at *cursor, readable bool) (keys []string, more bool)
 		if n == 0 {
 			return keys, false
 		}
-		if c.s.record(n).marks&markStaged == 0 && (!readable || c.readable(n) == nil) {
-			keys = append(keys, strings.Clone(c.s.record(n).key()))
+		key := c.s.record(n).key()
+		if c.s.record(n).marks&markStaged == 0 && (!readable || c.readable(n) == nil || !c.hidden(n) && c.readableOnDisk(key)) {
+			keys = append(keys, strings.Clone(key))
 		}
 	}
 	return keys, true

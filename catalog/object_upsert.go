@@ -13,6 +13,9 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
+	if !c.mayWrite(o.Tenant) {
+		return dst, ErrTenantNotRegistered
+	}
 	if c.givenUp(&w) {
 		return dst, ErrUnavailableStatus
 	}
@@ -24,6 +27,9 @@ func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *Put
 	if c.s.allLost(n) {
 		w.cause = CauseLost
 		return c.create(&w, dst)
+	}
+	if c.s.copyOf(n) != 0 {
+		return dst, ErrReplicationTask
 	}
 	r := c.s.record(n)
 	old := c.s.groupOf(r)
@@ -82,7 +88,7 @@ func (c *Catalog) inPlace(n name) bool {
 func (c *Catalog) activeCopies(n name) (copies uint64) {
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
-		if c.s.segments.list[rep.segment].at() == StageActive {
+		if seg := c.s.segments.list[rep.segment]; seg.at() == StageActive && seg.open() {
 			copies++
 		}
 		rn = rep.more
@@ -103,11 +109,12 @@ func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 	}
 	for i := range replicas {
 		seg := c.s.segments.byID[replicas[i].Segment]
-		dst = append(dst, Replica{replicas[i].ID, &seg.info, replicas[i].Offset, w.size, ReplicaProcessing})
+		dst = append(dst, Replica{ID: replicas[i].ID, Segment: &seg.info, Offset: replicas[i].Offset, Size: w.size, Status: ReplicaProcessing})
 	}
 	ch := c.note(ChangeReopen, w.now)
 	ch.Client, ch.Key, ch.Replicas = w.client, w.key, replicas
 	c.askPin(ch, w.o)
+	dst = c.noteFile(w, c.s.nextReplica, dst)
 	c.commit()
 	w.o.After = c.last.Load()
 	return dst, nil

@@ -155,7 +155,7 @@ func (c *Catalog) bestWindow(segmentSize, size uint64) (uint64, uint32, bool) {
 
 // stays tells whether an object or a unit may not go for this put at this point of its search.
 func (c *Catalog) stays(n name, a *ask) bool {
-	if c.spared(n, a) || c.unread(n) && (!a.unread || c.s.keepsUnread(n)) {
+	if c.offload.boxes != nil && c.waitsForDisk(n) || c.spared(n, a) || c.unread(n) && (!a.unread || c.s.keepsUnread(n)) {
 		return true
 	}
 	return c.knotted(n) && !c.allGo(n, a)

@@ -292,7 +292,7 @@ func (p *play) resume(a args) string {
 }
 
 func (p *play) options(a args) *PutOptions {
-	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), HostID: a.named["host"], SameHost: a.has("samehost")}
+	o := &PutOptions{Replicas: 1, Group: a.named["group"], Tenant: a.named["tenant"], HardPin: a.has("hard"), File: a.has("file"), HostID: a.named["host"], SameHost: a.has("samehost")}
 	if v, ok := a.named["replicas"]; ok {
 		o.Replicas, _ = strconv.ParseUint(v, 10, 64)
 	}
@@ -323,6 +323,10 @@ func (p *play) writer(a args) UUID {
 func (p *play) places(replicas []Replica) string {
 	var list []string
 	for _, r := range replicas {
+		if r.Disk != nil {
+			list = append(list, fmt.Sprintf("disk of %q", p.names[r.Disk.Owner]))
+			continue
+		}
 		list = append(list, fmt.Sprintf("%s+%d", p.names[r.Segment.ID], r.Offset))
 	}
 	return strings.Join(list, " ")
@@ -431,8 +435,11 @@ func (p *play) keys(args) string {
 func (p *play) listSegments(args) string {
 	var list []string
 	for _, s := range p.catalog().Segments() {
-		list = append(list, fmt.Sprintf("%s of %s %q used %d held %d objects %d",
-			p.names[s.ID], p.names[s.Client], s.Name, s.Used, s.Quarantined, s.ObjectCount))
+		text := fmt.Sprintf("%s of %s %q used %d held %d objects %d", p.names[s.ID], p.names[s.Client], s.Name, s.Used, s.Quarantined, s.ObjectCount)
+		if s.Status != SegmentOK {
+			text += fmt.Sprint(" state ", s.Status)
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, "; ")
 }
@@ -514,6 +521,9 @@ func (p *play) tick(a args) string {
 		}
 		for _, seg := range s.LostSegments {
 			events = append(events, "without "+p.names[seg.ID])
+		}
+		for _, seg := range s.LeftSegments {
+			events = append(events, fmt.Sprintf("after %d ms %s left", p.now-start, p.names[seg.ID]))
 		}
 		if s.AbortedPuts > 0 {
 			events = append(events, fmt.Sprintf("%d writes ended", s.AbortedPuts))

@@ -103,7 +103,22 @@ func (c *Catalog) Resume(now Time) {
 			}
 		}
 	}
+	for id, o := range c.s.disks.owners {
+		if c.clients[id] == nil {
+			c.clients[id] = &client{lastPing: now + Time(max(0, c.cfg.ResumeGraceMs-c.cfg.ClientActiveTTLMs)), reported: true}
+		}
+		c.clients[id].stage = StageSuspect
+		o.stage.Store(uint32(StageSuspect))
+	}
 	until := int64(now) + c.cfg.LeaseMs
+	for _, obj := range c.s.disks.byKey {
+		obj.lease.Store(until)
+		for i := range obj.copies {
+			if obj.copies[i].open {
+				obj.copies[i].since = now
+			}
+		}
+	}
 	var at cursor
 	for n := c.s.scan(&at); n != 0; n = c.s.scan(&at) {
 		r := c.s.record(n)

@@ -101,6 +101,9 @@ type dumpedSegment struct {
 	Held              [][4]uint64
 	Closed            uint64
 	Windows           [windowsOfSegment][2]uint64
+	State             uint8
+	Until             Time
+	Note              string
 }
 
 type dumpedObject struct {
@@ -115,6 +118,7 @@ type dumpedObject struct {
 	DataType         uint8
 	PinnedUntil      Time
 	Pending          string
+	Copy             string
 	Replicas         []string
 	Members, Parts   uint32
 	Manifests, Opens uint32
@@ -129,6 +133,8 @@ type dumped struct {
 	NextReplica, HeldBack uint64
 	ByName, ByOwner       []string
 	Shares                []dumpedShare
+	Disks                 []string
+	DisksAlone, DiskBytes uint64
 }
 
 // dump writes down everything that is logged.
@@ -138,7 +144,10 @@ func dump(s *state, now Time) dumped {
 		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
 	}
 	for _, seg := range s.segments.mounted {
-		ds := dumpedSegment{Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, Closed: seg.closed}
+		ds := dumpedSegment{
+			Info: seg.info, Used: seg.used, Quarantined: seg.quarantined, Objects: seg.objects, Closed: seg.closed,
+			State: seg.state, Until: seg.until, Note: seg.note,
+		}
 		for slot, w := range seg.windows {
 			ds.Windows[slot] = [2]uint64{w.offset, w.size}
 		}
@@ -162,13 +171,14 @@ func dump(s *state, now Time) dumped {
 		}
 	}
 	d.Bundles = dumpBundles(s, now)
+	d.Disks, d.DisksAlone, d.DiskBytes = dumpDisks(s), s.disks.alone, s.disks.bytes
 	slices.Sort(d.ByName)
 	slices.Sort(d.ByOwner)
 	eachRecord(s, func(n name, r *record) {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
-			Pending: fmt.Sprint(s.pending[n]), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
+			Pending: fmt.Sprint(s.pending[n]), Copy: fmt.Sprint(s.copies[n].kind, s.copies[n].source), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until
@@ -247,6 +257,11 @@ func check(t fataler, s *state) {
 			t.Fatalf("%q: soft pin mark %x", r.key(), r.marks)
 		}
 	})
+	for n := range s.copies {
+		if r := s.record(n); r.keyBytes == 0 || !r.isOpen() || r.bundle != 0 {
+			t.Fatalf("copy %d of %q is none", n, r.key())
+		}
+	}
 	for number, o := range s.owners.list {
 		if o.objects > 0 && o.open != opens[uint32(number)] {
 			t.Fatalf("%v writes %d objects, %d are counted", o.id, opens[uint32(number)], o.open)
@@ -259,6 +274,7 @@ func check(t fataler, s *state) {
 		t.Fatalf("counted %d keys of %d, %d bytes of %d", records, s.keys, allocated, s.allocated)
 	}
 	checkBundles(t, s)
+	checkDisks(t, s)
 	checkUnits(t, s, lists)
 	checkShares(t, s)
 	if lists[listSpent] != s.spent.count || lists[listAge] != s.ages.count || lists[listSoft] != s.soft.count ||

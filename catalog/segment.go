@@ -24,8 +24,13 @@ type segment struct {
 	reading     uint64               // those of them that wait for readers only
 	counted     name                 // where the count of lost objects goes on
 	counting    bool                 // that count is not finished
+	walked      name                 // where the next look for what can be moved away goes on
 	shares      []uint64             // bytes of replicas by share
+	tenants     map[uint16]uint64    // bytes of replicas by tenant
 	lost        bool                 // they count as lost
+	state       uint8                // SegmentOK and so on
+	until       Time                 // with SegmentLeaving: when it goes
+	note        string               // of whoever set the state
 	asked       uint32               // the last put that took a range of it or cannot use it
 	closed      uint64               // bytes held back that a former leader may have given away
 	windows     [windowsOfSegment]window
@@ -79,7 +84,7 @@ func (t *segmentTable) share() {
 }
 
 func (t *segmentTable) mount(info *SegmentInfo) {
-	seg := &segment{info: *info, space: alloc.New(info.Size), host: hostOf(&info.Segment)}
+	seg := &segment{info: *info, space: alloc.New(info.Size), host: hostOf(&info.Segment), state: SegmentOK}
 	if n := len(t.numbers); n > 0 {
 		seg.number, t.numbers = t.numbers[n-1], t.numbers[:n-1]
 		t.list[seg.number] = seg
@@ -190,6 +195,9 @@ func (t *segmentTable) unlink(s *state, rn name) {
 	seg := t.list[rep.segment]
 	if seg.counted == rn {
 		seg.counted = rep.segNext
+	}
+	if seg.walked == rn {
+		seg.walked = rep.segNext
 	}
 	if rep.segPrev != 0 {
 		s.replica(rep.segPrev).segNext = rep.segNext

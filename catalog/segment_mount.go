@@ -102,6 +102,28 @@ func (c *Catalog) Segments() []SegmentStatus {
 	return list
 }
 
+// AllSegments is Segments with those of lost clients.
+func (c *Catalog) AllSegments() []SegmentStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return statusesOf(c.s.segments.mounted)
+}
+
+// AllSegmentsNamed lists the segments of a name, lost or not.
+func (c *Catalog) AllSegmentsNamed(name string) []SegmentStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return statusesOf(c.s.segments.byName[name])
+}
+
+func statusesOf(segments []*segment) []SegmentStatus {
+	list := make([]SegmentStatus, 0, len(segments))
+	for _, seg := range segments {
+		list = append(list, statusOf(seg))
+	}
+	return list
+}
+
 // SegmentsOf lists the segments of a client, lost or not.
 func (c *Catalog) SegmentsOf(id UUID) []SegmentInfo {
 	c.mu.Lock()
@@ -140,7 +162,9 @@ func statusOf(seg *segment) SegmentStatus {
 		Quarantined: seg.quarantined,
 		LargestFree: seg.space.LargestFree(),
 		ObjectCount: seg.objects,
-		Status:      SegmentOK,
+		Status:      seg.state,
+		Note:        seg.note,
+		Reading:     seg.reading,
 		Stage:       seg.at(),
 	}
 }

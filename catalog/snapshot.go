@@ -17,6 +17,9 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 	for _, seg := range s.segments.mounted {
 		info := seg.info
 		w.add(Change{Kind: ChangeMount, Client: info.Client, Segment: &info.Segment})
+		if seg.state != SegmentOK || seg.note != "" {
+			w.add(Change{Kind: ChangeSegment, Segment: &Segment{ID: info.ID}, State: seg.state, Until: seg.until, Key: seg.note})
+		}
 	}
 	w.add(Change{Kind: ChangeCount, Replicas: []ReplicaChange{{ID: s.nextReplica}}})
 	if rules := c.Workloads(); len(rules) > 0 {
@@ -48,6 +51,7 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 			}
 		}
 	}
+	w.disks()
 	w.bundles()
 	w.flush()
 	return w.err
@@ -119,6 +123,9 @@ func (w *snapshot) object(n name) {
 	put := Change{
 		Kind: ChangePut, Time: Time(r.time), Client: s.owners.list[r.client].id, Key: key, Group: s.groupOf(r), Tenant: s.shares.name(r.tenant), Size: r.size,
 		DataType: r.dataType, HardPin: r.flags&flagHardPin != 0, Staged: r.marks&markStaged != 0, PinnedUntil: s.pins[n],
+	}
+	if task, ok := s.copies[n]; ok {
+		put.Copy, put.Source = task.kind, task.source
 	}
 	var complete []ReplicaChange
 	for rn := n; rn != 0; {

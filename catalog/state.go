@@ -20,6 +20,7 @@ type state struct {
 	segments segmentTable
 	owners   ownerTable
 	shares   shareTable
+	disks    diskTable
 
 	spent  ages     // bundles of no use any more
 	ages   ages     // complete, unpinned
@@ -31,6 +32,7 @@ type state struct {
 	pinEnds  timeHeap[name]
 	pending  map[name]pendingPin // what the write under way asks for
 	staged   map[name]name       // by the object with markReplaced: the write that will take its place
+	copies   map[name]copying    // records that are copies under way
 	heldBack quarantine
 
 	idle   bundleList // of no use unless something happens to them; longest untouched first
@@ -68,10 +70,12 @@ func newState() *state {
 		pins:        map[name]Time{},
 		pending:     map[name]pendingPin{},
 		staged:      map[name]name{},
+		copies:      map[name]copying{},
 		nextReplica: 1,
 	}
 	s.segments.init()
 	s.shares.init()
+	s.disks.init()
 	s.owners.byID = map[UUID]uint32{}
 	return s
 }
@@ -154,6 +158,10 @@ func (s *state) addRecord(c *Change) name {
 	}
 	r.client = s.owners.ref(c.Client)
 	prefix, part := bundle.Parse(c.Key)
+	if c.Copy != CopyNone {
+		s.copies[n] = copying{c.Copy, c.Source, uint8(min(len(c.Replicas), limits.ReplicasPerObjectMax))}
+		part = bundle.NoPart
+	}
 	if part != bundle.NoPart {
 		r.marks |= markPart
 	}
@@ -196,6 +204,7 @@ func (s *state) removeRecord(n name, d departure) {
 	s.delist(n)
 	s.setPin(n, 0)
 	s.dropPending(n)
+	s.dropCopy(n)
 	s.leaveBundle(n, d.cause, d.at)
 	s.leave(n)
 	s.owners.unref(r.client)
@@ -226,6 +235,7 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 	seg.used += r.size
 	s.allocated += r.size
 	s.charge(seg, r.share, r.size)
+	s.shares.chargeTenant(seg, r.tenant, r.size)
 	if r.bundle != 0 {
 		s.bundle(r.bundle).allocated += r.size
 	}
@@ -277,6 +287,7 @@ func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed
 	seg.used -= size
 	s.allocated -= size
 	s.discharge(seg, r.share, size)
+	s.shares.dischargeTenant(seg, r.tenant, size)
 	if until == 0 {
 		seg.free(offset, size)
 		return

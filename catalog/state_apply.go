@@ -35,6 +35,12 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyBundle(c)
 	case ChangeWindow:
 		s.applyWindow(c)
+	case ChangeDisk:
+		s.applyDisk(c)
+	case ChangeDiskDrop:
+		s.applyDiskDrop(c)
+	case ChangeSegment:
+		s.applySegment(c)
 	}
 }
 
@@ -66,6 +72,9 @@ func (s *state) applyPut(c *Change, held bool) {
 		return
 	}
 	old := s.lookup(c.Key)
+	if c.Copy != CopyNone && c.Staged && (old == 0 || s.mentioned(old, c.Replicas) > 0) {
+		return
+	}
 	if old != 0 {
 		st := s.stagedOf(old)
 		for _, n := range [...]name{old, st} {
@@ -99,6 +108,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	if r.replicas == 0 {
 		s.leaveBundle(n, CauseRevoke, c.Time)
 		s.leave(n)
+		s.dropCopy(n)
 		s.owners.unref(r.client)
 		s.shares.unref(r.tenant)
 		s.arena.release(n)
@@ -120,6 +130,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	sh.mu.Unlock()
 	s.keys++
 	s.shares.list[r.share].keys++
+	s.disks.indexed(c.Key, true)
 }
 
 // meant gives the record that a Change about a key means: the object or the write that is staged for it.
@@ -151,6 +162,12 @@ func (s *state) applyEnd(c *Change) {
 	if n == 0 {
 		return
 	}
+	if s.isCopy(n) {
+		if obj := s.lookup(c.Key); obj != n {
+			s.joinCopies(obj, n, c)
+		}
+		return
+	}
 	r := s.record(n)
 	wasOpen, first := r.isOpen(), !s.hasComplete(n)
 	if r.marks&markStaged != 0 {
@@ -166,6 +183,7 @@ func (s *state) applyEnd(c *Change) {
 	}
 	if first {
 		s.commitPin(n, c.Time)
+		s.overtaken(n, c)
 	}
 	if s.unfinished(n) {
 		return
@@ -238,6 +256,7 @@ func (s *state) applyReopen(c *Change) {
 			s.unlistUnit(u)
 		}
 	}
+	s.disks.drop(c.Key, func(*diskCopy) bool { return true }) // they are of the old value
 	old := r.client
 	r.client = s.owners.ref(c.Client)
 	s.owners.unref(old)
@@ -297,6 +316,7 @@ func (s *state) applyDrop(c *Change) {
 		return
 	}
 	if s.mentioned(n, c.Replicas) == int(s.record(n).replicas) {
+		s.dropDisks(n, c)
 		s.removeRecord(n, departure{c.Cause, c.Time, c.Until, c.HandedOut})
 		return
 	}

@@ -28,7 +28,7 @@ func (s *state) unindex(n name) {
 	if r.marks&markStaged != 0 {
 		old := s.find(sh, hash, r.key())
 		s.unstage(old, n)
-		if o := s.record(old); o.client == r.client {
+		if o := s.record(old); o.client == r.client && !s.isCopy(n) {
 			// The writer failed, so it must not be told by a late end that it succeeded: the old value is nobody's now.
 			o.client = s.owners.ref(UUID{})
 			s.owners.unref(r.client)
@@ -50,6 +50,7 @@ func (s *state) unindex(n name) {
 		s.shares.list[r.share].keys--
 		if st == 0 {
 			s.keys--
+			s.disks.indexed(r.key(), false)
 		}
 	}
 	if st != 0 {

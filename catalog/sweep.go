@@ -35,6 +35,8 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 		out.AbortedPuts += uint64(n)
 	}
 	c.inSlices(func() bool { return c.releaseOpen(now, &out) })
+	c.endTrivials(now)
+	c.endLeaving(now, &out)
 	c.inSlices(func() bool { return c.collectDead(now) })
 	c.inSlices(func() bool { return c.collectIdle(now) })
 	c.retire(now)
@@ -43,6 +45,8 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.inSlices(func() bool { return c.s.reaccount(limits.CatalogSliceItems) })
 	c.inSlices(func() bool { return c.expire(now, &out) })
 	c.inSlices(func() bool { return c.keepShares(now, &out) })
+	c.inSlices(func() bool { return c.keepQuotas(now, &out) })
+	c.attendDisks(now)
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
 	c.mu.Lock()
 	defer c.mu.Unlock()

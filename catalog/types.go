@@ -51,6 +51,23 @@ type Config struct {
 	HighWatermark        float64 // share of the capacity above which the background eviction starts; 0 never
 	AllowEvictSoftPinned bool    // soft pinned objects may go when nothing else can
 
+	// Clients keep copies of objects on their disks. OffloadOnEvict copies what would be evicted, instead of everything that is
+	// written; what cannot be copied then stays, or with OffloadForce goes all the same.
+	Offload         bool
+	OffloadOnEvict  bool
+	OffloadForce    bool
+	OffloadQueueMax int     // objects that wait for one client
+	OffloadCapRatio float64 // share of that which one round of eviction may add
+
+	// PromoteOnHit brings back what is read PromoteThreshold times and is on the disk of one client only.
+	PromoteOnHit     bool
+	PromoteThreshold uint8
+	PromoteQueueMax  int
+	PromotePerBeat   int
+
+	TenantWatermark   float64 // share of a tenant's quota above which its oldest objects go; 0 never
+	TenantsEvictOnPut bool    // a put beyond its tenant's quota evicts the tenant's own objects; else it is refused
+
 	Seed uint64 // of the dice that choose segments
 }
 
@@ -71,20 +88,17 @@ type SegmentInfo struct {
 	Client UUID
 }
 
-// States of segments, numbered as on the wire.
-const (
-	SegmentOK uint8 = 1
-)
-
 // SegmentStatus is a segment as the admin view shows it.
 type SegmentStatus struct {
 	SegmentInfo
 	Used        uint64 // bytes of replicas
 	Quarantined uint64 // bytes of ranges that are neither free nor part of a replica
+	Reading     uint64 // those of them that wait for readers only
 	LargestFree uint64
 	ObjectCount uint64 // replicas on it
 	Status      uint8
-	Stage       Stage // of its client
+	Note        string // of whoever set the state
+	Stage       Stage  // of its client
 }
 
 // A Stage says how sure the catalog is that a client lives. It is decided in Sweep by the client's silence, and a ping,
@@ -118,19 +132,21 @@ const (
 	ReplicaComplete   uint8 = 3
 )
 
-// Selectors of replicas by type, numbered as on the wire. The catalog holds memory replicas only.
+// Selectors of replicas by type, numbered as on the wire. A copy of the type local disk is never written to by calls of this kind.
 const (
 	ReplicaTypeMemory int32 = 0
+	ReplicaTypeDisk   int32 = 1
 	ReplicaTypeAll    int32 = 4
 )
 
-// A Replica is one copy of an object. Its address is Segment.Base + Offset.
+// A Replica is one copy of an object. In memory its address is Segment.Base + Offset; on disk it has no segment.
 type Replica struct {
 	ID      uint64
 	Segment *SegmentInfo
 	Offset  uint64
 	Size    uint64
 	Status  uint8
+	Disk    *DiskCopy // nil in memory
 }
 
 // An Object is what a look-up tells of an object beside its replicas.
@@ -141,6 +157,7 @@ type Object struct {
 	HardPin     bool
 	DataType    uint8
 	LeaseMs     int64 // granted by this read; 0 from Peek
+	onDisk      bool  // nothing is readable in memory
 }
 
 // Requests about the soft pin of an object, numbered as on the wire.
@@ -162,6 +179,7 @@ type PutOptions struct {
 	HostID        string   // the writer's host; "" means the one it mounted with
 	Group         string   // "" is no group
 	Tenant        string   // for whom the call was made; "" is "default"
+	File          bool     // the writer makes a file that all share as well
 	DataType      uint8
 	// After is set by a start that succeeds: nobody may be told of its ranges before the log is durable up to that number.
 	After uint64
@@ -180,6 +198,7 @@ type Swept struct {
 	LostClients      []UUID         // now StageLost
 	GoneClients      []UUID         // StageGone, now or since the last Sweep
 	LostSegments     []*SegmentInfo // of GoneClients
+	LeftSegments     []*SegmentInfo // whose grace time was over
 	EvictedKeys      uint64
 	EvictedBytes     uint64
 	ReleasedPuts     uint64 // unfinished objects that went after PutReleaseMs
@@ -222,6 +241,7 @@ type Stats struct {
 	RecoveredClients      uint64 // returns of clients that were StageSuspected or StageLost
 	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
 	Bundles               BundleStats
+	Disks                 DiskStats
 	Refusals              Refusals
 }
 

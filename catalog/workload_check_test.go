@@ -27,7 +27,7 @@ func checkShares(t fataler, s *state) {
 	type sums struct{ keys, lostKeys, bytes, lostBytes uint64 }
 	want := make([]sums, len(s.shares.list))
 	strangers := map[name]uint32{}
-	tenants := map[uint16]uint64{}
+	tenants := map[uint16]tenantEntry{}
 	eachRecord(s, func(n name, r *record) {
 		if s.shares.match(r.key(), s.shares.name(r.tenant)) != r.share && !s.shares.moving {
 			t.Fatalf("%q is accounted to %q", r.key(), s.workloadOf(n))
@@ -52,7 +52,17 @@ func checkShares(t fataler, s *state) {
 				}
 			}
 		}
-		tenants[r.tenant]++
+		tenant := tenants[r.tenant]
+		tenant.objects++
+		for rn := n; rn != 0; rn = s.replica(rn).more {
+			if seg := s.segments.list[s.replica(rn).segment]; !seg.dead.Load() {
+				tenant.bytes += r.size
+				if seg.lost {
+					tenant.lostBytes += r.size
+				}
+			}
+		}
+		tenants[r.tenant] = tenant
 		if r.unit != 0 && s.unit(r.unit).share != r.share {
 			strangers[r.unit]++
 		}
@@ -85,9 +95,15 @@ func checkShares(t fataler, s *state) {
 			t.Fatalf("unit %q has %d members of other workloads, %d are counted", u.name(), strangers[un], u.strangers)
 		}
 	})
-	for n := range s.shares.tenantTable.list {
-		if got := s.shares.tenantTable.list[n].objects; n > 0 && got != tenants[uint16(n)] {
-			t.Fatalf("tenant %q has %d objects, counted %d", s.shares.name(uint16(n)), got, tenants[uint16(n)])
+	for n, got := range s.shares.tenantTable.list {
+		want := tenants[uint16(n)]
+		want.name = got.name
+		for _, seg := range s.segments.mounted {
+			got.bytes -= seg.tenants[uint16(n)]
+			want.bytes -= seg.tenants[uint16(n)]
+		}
+		if got != want || got.bytes != 0 {
+			t.Fatalf("tenant %q has %+v beyond what lies on segments, counted %+v", s.shares.name(uint16(n)), got, want)
 		}
 	}
 	checkDeadlines(t, s)

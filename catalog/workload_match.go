@@ -4,12 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"mooncake/internal/limits"
 )
-
-// defaultTenant is the name of the tenant of calls that name none.
-const defaultTenant = "default"
 
 // A matcher finds the share of an object by its key and tenant. It is built anew with every set of rules.
 type matcher struct {
@@ -53,10 +48,11 @@ func (m *matcher) finish() {
 	}
 }
 
-// match finds the share of a key and a tenant. The last prefix that is not after the key begins with every prefix of the
+// match finds the share of a key and a tenant; what a key says of its tenant is no part of any prefix. The last prefix that is not after the key begins with every prefix of the
 // key that there is, so only those that it begins with are looked at.
 func (m *matcher) match(key, tenant string) uint8 {
 	if len(m.prefixes) > 0 {
+		_, key = SplitTenantKey(key)
 		low, high := 0, len(m.prefixes)
 		for low < high {
 			if mid := (low + high) / 2; m.prefixes[mid].text <= key {
@@ -93,60 +89,4 @@ func (m *matcher) same(o *matcher) bool {
 		}
 	}
 	return slices.Equal(m.prefixes, o.prefixes)
-}
-
-// tenantTable gives small numbers to the names of tenants for as long as an object has one. 0 is the default.
-type tenantTable struct {
-	byName  map[string]uint16
-	list    []tenantEntry // list[0] is not used
-	numbers []uint16      // free places of list
-}
-
-type tenantEntry struct {
-	name    string
-	objects uint64
-}
-
-func (t *tenantTable) ref(name string) uint16 {
-	if name == "" || name == defaultTenant || len(name) > limits.WorkloadTextBytes {
-		return 0
-	}
-	n, ok := t.byName[name]
-	if !ok {
-		if free := len(t.numbers); free > 0 {
-			n, t.numbers = t.numbers[free-1], t.numbers[:free-1]
-		} else if len(t.list) > limits.TenantsMax {
-			return 0
-		} else {
-			if t.list == nil {
-				t.list, t.byName = make([]tenantEntry, 1), map[string]uint16{}
-			}
-			n = uint16(len(t.list))
-			t.list = append(t.list, tenantEntry{})
-		}
-		name = strings.Clone(name)
-		t.list[n] = tenantEntry{name: name}
-		t.byName[name] = n
-	}
-	t.list[n].objects++
-	return n
-}
-
-func (t *tenantTable) unref(n uint16) {
-	if n == 0 {
-		return
-	}
-	if t.list[n].objects--; t.list[n].objects == 0 {
-		delete(t.byName, t.list[n].name)
-		t.list[n].name = ""
-		t.numbers = append(t.numbers, n)
-	}
-}
-
-// name gives the name of a number; "" is the default.
-func (t *tenantTable) name(n uint16) string {
-	if n == 0 {
-		return ""
-	}
-	return t.list[n].name
 }

@@ -45,6 +45,7 @@ type shareTable struct {
 func (t *shareTable) init() {
 	t.list = make([]share, 1)
 	t.byName = map[string]uint8{}
+	t.tenantTable.init()
 }
 
 // charge accounts a replica to a share; discharge takes it off again. Replicas on segments that are gone count nowhere.
@@ -76,6 +77,7 @@ func (s *state) dischargeAll(seg *segment) {
 		s.shares.list[number].bytes -= size
 	}
 	seg.shares = nil
+	s.shares.dischargeTenants(seg)
 }
 
 // setLost takes the bytes on a segment out of what counts, or back in.
@@ -91,6 +93,7 @@ func (s *state) setLost(seg *segment, lost bool) {
 			s.shares.list[number].lostBytes -= size
 		}
 	}
+	s.shares.setTenantsLost(seg, lost)
 }
 
 // applyWorkloads replaces the rules. What that means for objects that are there is found out by reaccount, in slices.

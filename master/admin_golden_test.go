@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -93,16 +94,51 @@ type fakeMaster struct {
 	objects  map[string][]catalog.Replica
 	errors   map[string]error
 	lookups  []string
+	tenants  []catalog.TenantStat
 }
 
 func (f *fakeMaster) Standing() Standing                          { return f.standing }
 func (f *fakeMaster) Stats() metrics.Stats                        { return f.stats }
 func (f *fakeMaster) BundleFigures() metrics.Bundles              { return metrics.Bundles{} }
 func (f *fakeMaster) WorkloadFigures() []metrics.Workload         { return nil }
+func (f *fakeMaster) TenantFigures() metrics.Tenants              { return metrics.Tenants{} }
 func (f *fakeMaster) Workloads() ([]catalog.WorkloadStat, Origin) { return nil, Origin{} }
 func (f *fakeMaster) ChangeWorkloads(func([]catalog.Workload) ([]catalog.Workload, error)) error {
 	return errors.New("fixed")
 }
+
+func (f *fakeMaster) TenantStats() ([]catalog.TenantStat, uint64, error) {
+	if f.tenants == nil {
+		return nil, 0, errNoTenants
+	}
+	return f.tenants, 0, nil
+}
+
+func (f *fakeMaster) SetTenantQuota(_ context.Context, name string, bytes uint64) error {
+	if f.tenants == nil {
+		return errNoTenants
+	}
+	f.tenants = append(f.tenants, catalog.TenantStat{Name: name, Requested: bytes, Effective: bytes, Policy: true})
+	return nil
+}
+
+func (f *fakeMaster) DropTenantQuota(_ context.Context, name string) error {
+	if f.tenants == nil {
+		return errNoTenants
+	}
+	for i := range f.tenants {
+		if f.tenants[i].Name == name {
+			if f.tenants[i].Charged > 0 {
+				return catalog.ErrTenantNotEmpty
+			}
+			f.tenants = append(f.tenants[:i:i], f.tenants[i+1:]...)
+			return nil
+		}
+	}
+	return catalog.ErrObjectNotFound
+}
+
+func (f *fakeMaster) RemoveAllOf(bool, string) (int64, error)  { return 4, nil }
 func (f *fakeMaster) SegmentStatuses() []catalog.SegmentStatus { return f.segments }
 
 func (f *fakeMaster) Segments() []metrics.Segment {
@@ -161,6 +197,7 @@ func TestRecordedAdminPages(t *testing.T) {
 		"query_key", "query_key_missing", "query_key_noparam", "query_key_tenant",
 		"query_segment", "query_segment_missing", "query_segment_noparam",
 		"batch_query_keys", "batch_query_keys_noparam", "batch_query_keys_pct",
+		"quota_put_notenant", "quota_put_zero", "quota_put", "quota_get", "quotas_list", "quota_delete",
 		"segment_status", "segment_status_missing", "segment_status_noparam", "kv_events_status",
 		"unknown", "root", "metrics_head", "metrics_post",
 	} {

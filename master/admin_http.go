@@ -18,6 +18,7 @@ type Admin struct {
 	source    AdminSource
 	bundles   BundleSource
 	workloads WorkloadSource
+	drains    DrainSource
 	registry  *metrics.Registry
 	build     metrics.Build
 	summary   *summary
@@ -44,7 +45,7 @@ func (p *page) handler(method string) http.HandlerFunc {
 // NewAdmin returns the pages over source and the counters of remote calls.
 func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Admin {
 	a := &Admin{
-		source: source, bundles: source, workloads: source, build: build,
+		source: source, bundles: source, workloads: source, drains: source, build: build,
 		registry: metrics.NewRegistry(source, calls, build),
 		summary:  newSummary(source, calls, time.Now()),
 	}
@@ -65,8 +66,15 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/get_segments_detail":    {serve: a.serveSegments, servicePlane: true},
 		"/query_segment":          {serve: a.serveQuerySegment, servicePlane: true},
 		"/api/v1/segments/status": {serve: a.serveSegmentState, servicePlane: true},
+		drainPath:                 {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.createDrain}},
+		drainPath + "/query":      {serve: a.serveDrain, servicePlane: true},
+		drainPath + "/cancel":     {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.cancelDrain}},
 		bundlesPath:               {serve: a.serveBundles, servicePlane: true},
 		bundlesPath + "/gc":       {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.collectBundles}},
+		"/api/v1/remove_all":      {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.removeAll}},
+		"/api/v1/tenant_quotas": {serve: a.serveTenants, servicePlane: true, others: map[string]http.HandlerFunc{
+			http.MethodPut: a.putTenant, http.MethodDelete: a.deleteTenant,
+		}},
 		workloadsPath: {serve: a.serveWorkloads, servicePlane: true, others: map[string]http.HandlerFunc{
 			http.MethodPut: a.putWorkloads, http.MethodDelete: a.deleteWorkloads,
 		}},
@@ -251,9 +259,9 @@ func replyCode(w http.ResponseWriter, err error) {
 	switch code {
 	case wire.ErrInvalidParams:
 		status = http.StatusBadRequest
-	case wire.ErrObjectNotFound, wire.ErrSegmentNotFound:
+	case wire.ErrObjectNotFound, wire.ErrSegmentNotFound, wire.ErrTenantNotRegistered:
 		status = http.StatusNotFound
-	case wire.ErrUnavailableInCurrentMode, wire.ErrUnavailableInCurrentStatus:
+	case wire.ErrUnavailableInCurrentMode, wire.ErrUnavailableInCurrentStatus, wire.ErrTenantNotEmpty:
 		status = http.StatusConflict
 	}
 	replyError(w, status, code, code.String())

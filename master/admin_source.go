@@ -12,6 +12,8 @@ type AdminSource interface {
 	metrics.Source
 	BundleSource
 	WorkloadSource
+	TenantSource
+	DrainSource
 	// Standing tells the role of this process in the cluster.
 	Standing() Standing
 	// Keys yields the readable keys and holds no lock while it does.
@@ -50,8 +52,14 @@ var adminBuild = metrics.Build{Version: "2.0.0", Display: "mooncake (go)"}
 // Standing implements AdminSource.
 func (s *Service) Standing() Standing { return Alone }
 
-// Keys implements AdminSource.
-func (s *Service) Keys(yield func(key string) bool) { s.cat.Keys(yield) }
+// Keys implements AdminSource. Where tenants are told apart it is the keys of the default one.
+func (s *Service) Keys(yield func(key string) bool) {
+	for key := range s.cat.Keys {
+		if tenant, plain := s.plainKey(key); tenant == defaultTenant && !yield(plain) {
+			return
+		}
+	}
+}
 
 // SegmentStatuses implements AdminSource.
 func (s *Service) SegmentStatuses() []catalog.SegmentStatus { return s.cat.Segments() }
@@ -68,6 +76,7 @@ func (s *Service) Segments() []metrics.Segment {
 
 // Lookup implements AdminSource.
 func (s *Service) Lookup(key string) ([]catalog.Replica, error) {
+	key, _ = s.keyOf(defaultTenant, key)
 	_, replicas, err := s.cat.Get(s.clock.Now(), key, nil)
 	return replicas, err
 }

@@ -108,18 +108,19 @@ func TestCallsOfOtherReleases(t *testing.T) {
 	}
 }
 
-const unavailableDoc = "../docs/unavailable-calls.md"
+const callsDoc = "../docs/calls.md"
 
-// TestUnavailableCallsAreDocumented compares the calls without a behaviour with the list in docs.
-func TestUnavailableCallsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(unavailableDoc)
+// TestCallsAreDocumented compares the releases of every call, and whether it has a behaviour, with the table in docs.
+func TestCallsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(callsDoc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]string{}
+	type row struct{ releases, state string }
+	listed := map[string]row{}
 	for _, line := range strings.Split(string(text), "\n") {
-		if cells := strings.Split(line, "|"); len(cells) == 5 && strings.HasPrefix(line, "| `") {
-			listed[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
+		if cells := strings.Split(line, "|"); len(cells) == 6 && strings.HasPrefix(line, "| `") {
+			listed[strings.Trim(cells[1], " `")] = row{strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])}
 		}
 	}
 	s, err := newService(DefaultConfig(), nil)
@@ -127,17 +128,20 @@ func TestUnavailableCallsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range wire.CallID(wire.NumCalls) {
-		releases, ok := listed[id.Name()]
-		if want := strings.ReplaceAll(id.Releases().String(), " ", ", "); ok && releases != want {
-			t.Errorf("%s: %s is said to be of %s, and is of %s", unavailableDoc, id, releases, want)
+		r, ok := listed[id.Name()]
+		if !ok {
+			t.Errorf("%s does not list %s", callsDoc, id)
+			continue
 		}
-		if unbuilt := s.table[id] == nil; ok != unbuilt {
-			t.Errorf("%s: %s is listed: %v, is unavailable: %v", unavailableDoc, id, ok, unbuilt)
+		if want := strings.ReplaceAll(id.Releases().String(), " ", ", "); r.releases != want {
+			t.Errorf("%s: %s is said to be of %s, and is of %s", callsDoc, id, r.releases, want)
 		}
-		delete(listed, id.Name())
+		if unbuilt := s.table[id] == nil; unbuilt != (r.state == "missing") {
+			t.Errorf("%s: %s is said to be %q, and has no handler: %v", callsDoc, id, r.state, unbuilt)
+		}
 	}
-	if len(listed) != 0 {
-		t.Errorf("%s lists what is no call: %v", unavailableDoc, listed)
+	if len(listed) != wire.NumCalls {
+		t.Errorf("%s lists %d calls, and there are %d", callsDoc, len(listed), wire.NumCalls)
 	}
 }
 
@@ -145,13 +149,17 @@ func TestUnavailableCallsAreDocumented(t *testing.T) {
 func TestUnavailableAnswers(t *testing.T) {
 	b := newBed(t)
 	p := b.client(wire.V14)
-	graceful := invoke(p, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{ClientID: p.id})
-	expect(t, "graceful unmount", graceful.Err, wire.ErrUnavailableInCurrentMode)
+	no := wire.ErrUnavailableInCurrentMode
+	prefetch := invoke(p, &wire.RegisterPrefetchTask, &wire.RegisterPrefetchTaskRequest{ClientID: p.id})
+	expect(t, "prefetch", prefetch.Err, no)
 	weights := invoke(p, &wire.GetWeightRevision, &wire.GetWeightRevisionArgs{})
 	expect(t, "weights", weights.Err, wire.WeightErrNotReady)
-	probe := invoke(p, &wire.BatchProbeKey, &wire.BatchProbeKeyRequest{Keys: []string{"a", "b", "c"}})
-	no := wire.ErrUnavailableInCurrentMode
-	expectItems(t, "batch", probe, no, no, no)
+	request := wire.BatchEvictDiskReplica.AppendRequest(nil, wire.V14, &wire.BatchEvictDiskReplicaRequest{Keys: []string{"a", "b", "c"}})
+	var batch wire.BatchEvictDiskReplicaReply
+	if err := wire.BatchEvictDiskReplica.DecodeReply(wire.UnavailableReply(nil, wire.CallBatchEvictDiskReplica, wire.V14, request), wire.V14, &batch); err != nil {
+		t.Fatal(err)
+	}
+	expectItems(t, "batch", batch, no, no, no)
 	if _, known := wire.Lookup(0); known {
 		t.Fatal("0 is a function")
 	}

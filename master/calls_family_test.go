@@ -118,7 +118,7 @@ func TestFirstReadOfAMountedStranger(t *testing.T) {
 			p.setUp()
 			read := sendCall(p, &wire.GetReplicaList, &wire.GetReplicaListRequest{Key: "k"})
 			batch := sendCall(p, &wire.BatchGetReplicaList, &wire.BatchGetReplicaListRequest{Keys: []string{"k", "gone"}})
-			unbuilt := sendCall(p, &wire.MoveStart, &wire.MoveStartRequest{ClientID: p.id, Key: "k"})
+			move := sendCall(p, &wire.MoveStart, &wire.MoveStartRequest{ClientID: p.id, Key: "k"})
 
 			// Replies that differ in nothing overtake the held ones.
 			exist := sendCall(p, &wire.ExistKey, &wire.ExistKeyRequest{Key: "k"})
@@ -133,7 +133,7 @@ func TestFirstReadOfAMountedStranger(t *testing.T) {
 				t.Errorf("read: %+v", got)
 			}
 			expectItems(t, "batch", decoded(p, &wire.BatchGetReplicaList, bodies[batch]), 0, wire.ErrObjectNotFound)
-			expect(t, "call without behaviour", decoded(p, &wire.MoveStart, bodies[unbuilt]).Err, wire.ErrUnavailableInCurrentMode)
+			expect(t, "move to where it is", decoded(p, &wire.MoveStart, bodies[move]).Err, wire.ErrInvalidParams)
 			p.reportProbe(task)
 
 			expect(t, "next read", p.get("k").Err, 0)

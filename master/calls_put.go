@@ -25,24 +25,22 @@ func (s *Service) registerPuts() {
 	})
 	register(s, &wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
 		s.families.bind(p, q.ClientID)
-		r.Err = s.end(c.PutEnd, q.ClientID, &q.Object, q.ReplicaType)
+		r.Err = s.end(c.PutEnd, q.ClientID, &q.Object, q.ReplicaType, q.TenantID)
 		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.UpsertEnd, func(p *peerConn, q *wire.UpsertEndRequest, r *wire.UpsertEndReply) {
 		s.families.bind(p, q.ClientID)
-		r.Err = s.end(c.UpsertEnd, q.ClientID, &q.Object, q.ReplicaType)
+		r.Err = s.end(c.UpsertEnd, q.ClientID, &q.Object, q.ReplicaType, q.TenantID)
 		s.calls.Count(wire.PutEnd.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.PutRevoke, func(p *peerConn, q *wire.PutRevokeRequest, r *wire.PutRevokeReply) {
 		s.families.bind(p, q.ClientID)
-		s.givenUp(q.ClientID, q.Key)
-		r.Err = codeOf(c.PutRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
+		r.Err = s.revoke(c.PutRevoke, q.ClientID, q.Key, q.ReplicaType, q.TenantID)
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.UpsertRevoke, func(p *peerConn, q *wire.UpsertRevokeRequest, r *wire.UpsertRevokeReply) {
 		s.families.bind(p, q.ClientID)
-		s.givenUp(q.ClientID, q.Key)
-		r.Err = codeOf(c.UpsertRevoke(s.clock.Now(), clientID(q.ClientID), q.Key, int32(q.ReplicaType)))
+		r.Err = s.revoke(c.UpsertRevoke, q.ClientID, q.Key, q.ReplicaType, q.TenantID)
 		s.calls.Count(wire.PutRevoke.ID.Name(), r.Err != 0)
 	})
 	s.registerPutBatches()
@@ -58,19 +56,19 @@ func (s *Service) registerPutBatches() {
 	})
 	register(s, &wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
 		s.families.bind(p, q.ClientID)
-		*r = s.endBatch(c.PutEnd, q.ClientID, q.Objects, q.ReplicaType)
+		*r = s.endBatch(c.PutEnd, q.ClientID, q.Objects, q.ReplicaType, q.TenantID)
 	})
 	register(s, &wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply) {
 		s.families.bind(p, q.ClientID)
-		*r = s.endBatch(c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll)
+		*r = s.endBatch(c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll, q.TenantID)
 	})
 	register(s, &wire.BatchPutRevoke, func(p *peerConn, q *wire.BatchPutRevokeRequest, r *wire.BatchPutRevokeReply) {
 		s.families.bind(p, q.ClientID)
-		*r = s.revokeBatch(c.PutRevoke, q.ClientID, q.Keys, q.ReplicaType)
+		*r = s.revokeBatch(c.PutRevoke, q.ClientID, q.Keys, q.ReplicaType, q.TenantID)
 	})
 	register(s, &wire.BatchUpsertRevoke, func(p *peerConn, q *wire.BatchUpsertRevokeRequest, r *wire.BatchUpsertRevokeReply) {
 		s.families.bind(p, q.ClientID)
-		*r = s.revokeBatch(c.UpsertRevoke, q.ClientID, q.Keys, wire.ReplicaTypeAll)
+		*r = s.revokeBatch(c.UpsertRevoke, q.ClientID, q.Keys, wire.ReplicaTypeAll, q.TenantID)
 	})
 }
 
@@ -78,7 +76,7 @@ func (s *Service) registerPutBatches() {
 func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, tenant string, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
 	s.families.bind(p, client)
 	group, ok := groupOf(cfg, 0, 1)
-	o, code := putOptions(key, size, tenant, cfg, group)
+	key, o, code := s.putOptions(key, size, tenant, cfg, group)
 	switch {
 	case code != 0:
 		r.Err = code
@@ -115,9 +113,9 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 	var buf [4]catalog.Replica
 	for i := range keys {
 		group, _ := groupOf(cfg, i, len(keys))
-		o, code := putOptions(keys[i], sizes[i], tenant, cfg, group)
+		key, o, code := s.putOptions(keys[i], sizes[i], tenant, cfg, group)
 		if code == 0 {
-			replicas, err := fn(s.clock.Now(), clientID(client), keys[i], sizes[i], &o, buf[:0])
+			replicas, err := fn(s.clock.Now(), clientID(client), key, sizes[i], &o, buf[:0])
 			if code = codeOf(err); code != 0 {
 				p.refused()
 			} else {
@@ -142,15 +140,28 @@ func (s *Service) sameNode(cfg *wire.ReplicateConfig, replicas []catalog.Replica
 	}
 }
 
-func (s *Service) end(fn endFunc, client wire.UUID, o *wire.ObjectMeta, t wire.ReplicaType) wire.ErrorCode {
-	return codeOf(fn(s.clock.Now(), clientID(client), o.Key, o.ObjectChecksum.Value, o.ObjectChecksum.Set, int32(t)))
+func (s *Service) end(fn endFunc, client wire.UUID, o *wire.ObjectMeta, t wire.ReplicaType, tenant string) wire.ErrorCode {
+	key, code := s.keyOf(tenant, o.Key)
+	if code != 0 {
+		return code
+	}
+	return codeOf(fn(s.clock.Now(), clientID(client), key, o.ObjectChecksum.Value, o.ObjectChecksum.Set, int32(t)))
 }
 
-func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMeta, t wire.ReplicaType) []wire.Exp[wire.Void, wire.ErrorCode] {
+func (s *Service) revoke(fn revokeFunc, client wire.UUID, key string, t wire.ReplicaType, tenant string) wire.ErrorCode {
+	key, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return code
+	}
+	s.givenUp(client, key)
+	return codeOf(fn(s.clock.Now(), clientID(client), key, int32(t)))
+}
+
+func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMeta, t wire.ReplicaType, tenant string) []wire.Exp[wire.Void, wire.ErrorCode] {
 	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(objects))
 	failed := 0
 	for i := range objects {
-		if out[i].Err = s.end(fn, client, &objects[i], t); out[i].Err != 0 {
+		if out[i].Err = s.end(fn, client, &objects[i], t, tenant); out[i].Err != 0 {
 			failed++
 		}
 	}
@@ -158,12 +169,16 @@ func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMe
 	return out
 }
 
-func (s *Service) revokeBatch(fn revokeFunc, client wire.UUID, keys []string, t wire.ReplicaType) []wire.Exp[wire.Void, wire.ErrorCode] {
+func (s *Service) revokeBatch(fn revokeFunc, client wire.UUID, keys []string, t wire.ReplicaType, tenant string) []wire.Exp[wire.Void, wire.ErrorCode] {
 	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(keys))
+	keys, code := s.keysOf(tenant, keys)
 	s.givenUp(client, keys[:min(len(keys), limits.RevokesLookedAt)]...)
 	failed := 0
-	for i, key := range keys {
-		if out[i].Err = codeOf(fn(s.clock.Now(), clientID(client), key, int32(t))); out[i].Err != 0 {
+	for i := range out {
+		if out[i].Err = code; code == 0 {
+			out[i].Err = codeOf(fn(s.clock.Now(), clientID(client), keys[i], int32(t)))
+		}
+		if out[i].Err != 0 {
 			failed++
 		}
 	}

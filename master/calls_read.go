@@ -9,20 +9,20 @@ import (
 
 func (s *Service) registerReads() {
 	register(s, &wire.ExistKey, func(_ *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
-		r.Value = s.cat.Exist(s.clock.Now(), q.Key)
+		r.Value, r.Err = s.exist(s.clock.Now(), q.TenantID, q.Key)
 		s.calls.Count(wire.ExistKey.ID.Name(), false)
 	})
 	register(s, &wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply) {
 		out := make([]wire.Exp[bool, wire.ErrorCode], len(q.Keys))
 		now := s.clock.Now()
 		for i, key := range q.Keys {
-			out[i].Value = s.cat.Exist(now, key)
+			out[i].Value, out[i].Err = s.exist(now, q.TenantID, key)
 		}
 		*r = out
 		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
 	})
 	register(s, &wire.GetReplicaList, func(p *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
-		s.get(p, s.clock.Now(), q.Key, r)
+		s.get(p, s.clock.Now(), q.TenantID, q.Key, r)
 		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.BatchGetReplicaList, func(p *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
@@ -30,7 +30,7 @@ func (s *Service) registerReads() {
 		now := s.clock.Now()
 		failed := 0
 		for i, key := range q.Keys {
-			if s.get(p, now, key, &out[i]); out[i].Err != 0 {
+			if s.get(p, now, q.TenantID, key, &out[i]); out[i].Err != 0 {
 				failed++
 			}
 		}
@@ -38,13 +38,23 @@ func (s *Service) registerReads() {
 		s.countBatch(wire.BatchGetReplicaList.ID, len(out), failed)
 	})
 	register(s, &wire.GetReplicaListByRegex, func(_ *peerConn, q *wire.GetReplicaListByRegexRequest, r *wire.GetReplicaListByRegexReply) {
-		r.Value, r.Err = s.getMatching(q.Regex)
+		r.Value, r.Err = s.getMatching(q.TenantID, q.Regex)
 		s.calls.Count(wire.GetReplicaListByRegex.ID.Name(), r.Err != 0)
 	})
 }
 
+// exist tells whether a key can be read, and grants a lease if so.
+func (s *Service) exist(now catalog.Time, tenant, key string) (bool, wire.ErrorCode) {
+	key, code := s.keyOf(tenant, key)
+	return code == 0 && s.cat.Exist(now, key), code
+}
+
 // get answers the replica list of one key and grants the lease that goes with it.
-func (s *Service) get(p *peerConn, now catalog.Time, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
+func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
+	plain := key
+	if key, r.Err = s.keyOf(tenant, key); r.Err != 0 {
+		return
+	}
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
 	s.calls.CountLookup(err == nil, o.Size)
@@ -52,23 +62,32 @@ func (s *Service) get(p *peerConn, now catalog.Time, key string, r *wire.Exp[wir
 		r.Err = codeOf(err)
 		return
 	}
+	s.heat.read(now, tenant, plain, key, len(replicas))
 	p.readings.note(key, now)
 	r.Value.Replicas = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 	r.Value.LeaseTTLMs = uint64(o.LeaseMs)
 	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}
 	r.Value.ResolvedTenantID = wire.Opt[string]{Set: true, Value: defaultTenant}
+	if s.cfg.MultiTenants && tenant != "" {
+		r.Value.ResolvedTenantID.Value = tenant
+	}
 }
 
-// defaultTenant is the tenant of every key as long as tenants are not told apart.
+// defaultTenant is the tenant of calls that name none, and of every key as long as tenants are not told apart.
 const defaultTenant = "default"
 
-func (s *Service) getMatching(text string) ([]wire.MapEntry[string, []wire.ReplicaDescriptor], wire.ErrorCode) {
+func (s *Service) getMatching(tenant, text string) ([]wire.MapEntry[string, []wire.ReplicaDescriptor], wire.ErrorCode) {
 	p, err := compilePattern(text, s.quit)
 	if err != nil {
 		return nil, wire.ErrInvalidParams
 	}
+	match, code := s.among(tenant, p.match)
+	if code != 0 {
+		return nil, code
+	}
 	var out []wire.MapEntry[string, []wire.ReplicaDescriptor]
-	s.cat.FindMatching(s.clock.Now(), p.match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
+	s.cat.FindMatching(s.clock.Now(), match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
+		_, key = s.plainKey(key)
 		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: key, Value: replicasOut(nil, replicas)})
 		return true
 	})

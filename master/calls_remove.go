@@ -3,43 +3,67 @@ package master
 import (
 	"go.uber.org/zap"
 
+	"mooncake/catalog"
 	"mooncake/wire"
 )
 
 func (s *Service) registerRemoves() {
 	register(s, &wire.Remove, func(_ *peerConn, q *wire.RemoveRequest, r *wire.RemoveReply) {
-		r.Err = codeOf(s.cat.Remove(s.clock.Now(), q.Key, q.Force))
+		r.Err = s.remove(q.TenantID, q.Key, q.Force)
 		s.calls.Count(wire.Remove.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.BatchRemove, func(_ *peerConn, q *wire.BatchRemoveRequest, r *wire.BatchRemoveReply) {
 		out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(q.Keys))
 		for i, key := range q.Keys {
-			out[i].Err = codeOf(s.cat.Remove(s.clock.Now(), key, q.Force))
+			out[i].Err = s.remove(q.TenantID, key, q.Force)
 			s.calls.Count(wire.Remove.ID.Name(), out[i].Err != 0) // the original counts the items as single removes
 		}
 		*r = out
 	})
 	register(s, &wire.RemoveByRegex, func(_ *peerConn, q *wire.RemoveByRegexRequest, r *wire.RemoveByRegexReply) {
-		r.Value, r.Err = s.removeMatching(q.Regex, q.Force)
+		r.Value, r.Err = s.removeMatching(q.TenantID, q.Regex, q.Force)
 		s.calls.Count(wire.RemoveByRegex.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
-		*r = wire.RemoveAllReply(s.RemoveAll(q.Force))
+		// The call has no way to say that a tenant's name is impossible; such a tenant has nothing.
+		removed, err := s.RemoveAllOf(q.Force, q.TenantID)
+		if err == nil {
+			*r = wire.RemoveAllReply(removed)
+		}
 		s.calls.Count(wire.RemoveAll.ID.Name(), false)
 	})
 }
 
-// RemoveAll removes every object that may go and returns how many went.
-func (s *Service) RemoveAll(force bool) int64 {
-	return s.cat.RemoveMatching(s.clock.Now(), nil, force)
+func (s *Service) remove(tenant, key string, force bool) wire.ErrorCode {
+	key, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return code
+	}
+	return codeOf(s.cat.Remove(s.clock.Now(), key, force))
 }
 
-func (s *Service) removeMatching(text string, force bool) (int64, wire.ErrorCode) {
+// RemoveAllOf implements TenantSource. No name means all tenants, here and nowhere else.
+func (s *Service) RemoveAllOf(force bool, tenant string) (int64, error) {
+	if tenant == "" || !s.cfg.MultiTenants {
+		return s.cat.RemoveMatching(s.clock.Now(), nil, force), nil
+	}
+	match, code := s.among(tenant, func(string) bool { return true })
+	if code != 0 {
+		return 0, catalog.ErrInvalidParams
+	}
+	return s.cat.RemoveMatching(s.clock.Now(), match, force), nil
+}
+
+func (s *Service) removeMatching(tenant, text string, force bool) (int64, wire.ErrorCode) {
 	p, err := compilePattern(text, s.quit)
 	if err != nil {
 		return 0, wire.ErrInvalidParams
 	}
-	removed := s.cat.RemoveMatching(s.clock.Now(), p.match, force)
+	match, code := s.among(tenant, p.match)
+	if code != 0 {
+		return 0, code
+	}
+	removed := s.cat.RemoveMatching(s.clock.Now(), match, force)
 	if p.err != nil {
 		s.log.Warn("removal by pattern given up", zap.String("pattern", shortened(text)), zap.Int64("removed", removed), zap.Error(p.err))
 		return 0, wire.ErrInvalidParams

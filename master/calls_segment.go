@@ -30,6 +30,14 @@ func (s *Service) registerSegments() {
 		}
 		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
 	})
+	register(s, &wire.GracefulUnmountSegment, func(p *peerConn, q *wire.GracefulUnmountSegmentRequest, r *wire.GracefulUnmountSegmentReply) {
+		s.families.bind(p, q.ClientID)
+		graceMs := int64(min(q.GracePeriodMs, limits.GraceMsMax))
+		r.Err = codeOf(s.cat.LeaveSegment(s.clock.Now(), clientID(q.SegmentID), clientID(q.ClientID), graceMs))
+		s.log.Info("segment is to be unmounted after a grace time", zap.String("segment", q.SegmentID.String()), zap.Int64("grace_ms", graceMs),
+			zap.String("client", q.ClientID.String()), zap.String("code", r.Err.String()))
+		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0) // the original counts both as one
+	})
 	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
 		s.families.pinged(p, q.ClientID, time.Now())
 		r.Value.ClientStatus = wire.ClientStatusNeedRemount

@@ -2,7 +2,9 @@ package master
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 
+	"mooncake/catalog"
 	"mooncake/wire"
 )
 
@@ -27,6 +29,14 @@ type copyPayload struct {
 	Epoch     uint64   `json:"dynamic_replication_version_epoch"`
 }
 
+// movePayload is the JSON text of a move task.
+type movePayload struct {
+	TenantID string `json:"tenant_id"`
+	Key      string `json:"key"`
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+}
+
 func probeAssignment() (wire.TaskAssignment, error) {
 	text, err := json.Marshal(copyPayload{TenantID: defaultTenant, Key: probeKey, Targets: []string{}, LeaseHigh: 1, LeaseLow: 1, Epoch: 1})
 	return wire.TaskAssignment{ID: probeTask, Type: wire.TaskTypeReplicaCopy, Payload: string(text)}, err
@@ -38,9 +48,12 @@ func (s *Service) registerTasks() error {
 		return err
 	}
 	register(s, &wire.FetchTasks, func(p *peerConn, q *wire.FetchTasksRequest, r *wire.FetchTasksReply) {
+		most := q.BatchSize
 		if s.families.wantsProbe(p, q.ClientID) {
 			r.Value = []wire.TaskAssignment{probe}
+			most = max(most, 1) - 1
 		}
+		r.Value = append(r.Value, s.tasks.fetch(s.clock.Now(), q.ClientID, most)...)
 		s.calls.Count(wire.FetchTasks.ID.Name(), false)
 	})
 	register(s, &wire.MarkTaskToComplete, func(p *peerConn, q *wire.MarkTaskToCompleteRequest, r *wire.MarkTaskToCompleteReply) {
@@ -48,28 +61,135 @@ func (s *Service) registerTasks() error {
 		if q.Task.ID == probeTask {
 			s.families.probeDone(q.ClientID)
 		} else {
-			r.Err = wire.ErrTaskNotFound
+			r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task)
 		}
 		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
 	})
-	register(s, &wire.CopyStart, func(p *peerConn, q *wire.CopyStartRequest, r *wire.CopyStartReply) {
-		s.families.bind(p, q.ClientID)
-		r.Err = wire.ErrUnavailableInCurrentMode
-		if q.Key == probeKey {
-			s.families.learn(p, family12) // before the reply is written: this very reply differs between the families
-			r.Err = wire.ErrObjectNotFound
-		}
-		s.calls.Count(wire.CopyStart.ID.Name(), true)
+	register(s, &wire.CreateCopyTask, func(_ *peerConn, q *wire.CreateCopyTaskRequest, r *wire.CreateCopyTaskReply) {
+		r.Value, r.Err = s.createCopy(q.TenantID, q.Key, q.Targets)
+		s.calls.Count(wire.CreateCopyTask.ID.Name(), r.Err != 0)
 	})
-	register(s, &wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
-		s.families.bind(p, q.ClientID)
-		r.Err = wire.ErrUnavailableInCurrentMode
-		if q.Key == probeKey {
-			r.Err = wire.ErrObjectNotFound
-		}
-		s.calls.Count(wire.CopyStart.ID.Name(), true)
+	register(s, &wire.CreateMoveTask, func(_ *peerConn, q *wire.CreateMoveTaskRequest, r *wire.CreateMoveTaskReply) {
+		r.Value, r.Err = s.createMove(q.TenantID, q.Key, q.Source, q.Target)
+		s.calls.Count(wire.CreateMoveTask.ID.Name(), r.Err != 0)
 	})
+	register(s, &wire.QueryTask, func(_ *peerConn, q *wire.QueryTaskRequest, r *wire.QueryTaskReply) {
+		var ok bool
+		if r.Value, ok = s.tasks.query(q.TaskID); !ok {
+			r.Err = wire.ErrTaskNotFound
+		}
+		s.calls.Count(wire.QueryTask.ID.Name(), r.Err != 0)
+	})
+	s.registerCopies()
 	return nil
+}
+
+// createCopy asks the owner of one of an object's copies to make more.
+func (s *Service) createCopy(tenant, key string, targets []string) (wire.UUID, wire.ErrorCode) {
+	if len(targets) == 0 {
+		return wire.UUID{}, wire.ErrInvalidParams
+	}
+	replicas, code := s.copiesOf(tenant, key)
+	for _, target := range targets {
+		if code == 0 {
+			code = s.canTake(target)
+		}
+	}
+	if code != 0 {
+		return wire.UUID{}, code
+	}
+	if len(replicas) == 0 {
+		return wire.UUID{}, wire.ErrInternalError
+	}
+	return s.askForCopy(tenant, key, replicas[rand.IntN(len(replicas))].Segment, targets, dynamicLease{})
+}
+
+func (s *Service) askForCopy(tenant, key string, source *catalog.SegmentInfo, targets []string, l dynamicLease) (wire.UUID, wire.ErrorCode) {
+	text, err := json.Marshal(copyPayload{
+		TenantID: s.payloadTenant(tenant), Key: key, Source: source.Name, Targets: targets,
+		LeaseHigh: l.id.Hi, LeaseLow: l.id.Lo, Epoch: l.epoch,
+	})
+	if err != nil {
+		return wire.UUID{}, wire.ErrInternalError
+	}
+	return s.ask(wire.TaskTypeReplicaCopy, source.Client, string(text))
+}
+
+// createMove asks the owner of the source to move an object.
+func (s *Service) createMove(tenant, key, source, target string) (wire.UUID, wire.ErrorCode) {
+	replicas, code := s.copiesOf(tenant, key)
+	switch {
+	case code != 0:
+		return wire.UUID{}, code
+	case source == target:
+		return wire.UUID{}, wire.ErrInvalidParams
+	}
+	if code := s.canTake(target); code != 0 {
+		return wire.UUID{}, code
+	}
+	for i := range replicas {
+		if replicas[i].Segment.Name == source {
+			return s.askForMove(tenant, key, replicas[i].Segment, target)
+		}
+	}
+	return wire.UUID{}, wire.ErrInvalidParams
+}
+
+func (s *Service) askForMove(tenant, key string, source *catalog.SegmentInfo, target string) (wire.UUID, wire.ErrorCode) {
+	text, err := json.Marshal(movePayload{TenantID: s.payloadTenant(tenant), Key: key, Source: source.Name, Target: target})
+	if err != nil {
+		return wire.UUID{}, wire.ErrInternalError
+	}
+	return s.ask(wire.TaskTypeReplicaMove, source.Client, string(text))
+}
+
+func (s *Service) ask(kind wire.TaskType, client catalog.UUID, payload string) (wire.UUID, wire.ErrorCode) {
+	id, ok := s.tasks.add(s.clock.Now(), kind, wireID(client), payload)
+	if !ok {
+		return wire.UUID{}, wire.ErrTaskPendingLimitExceeded
+	}
+	return id, 0
+}
+
+// payloadTenant is the tenant as a task names it.
+func (s *Service) payloadTenant(tenant string) string {
+	if tenant == "" || !s.cfg.MultiTenants {
+		return defaultTenant
+	}
+	return tenant
+}
+
+// copiesOf lists the copies of an object that can be read, without a lease. An object that has none such is there all the
+// same.
+func (s *Service) copiesOf(tenant, key string) ([]catalog.Replica, wire.ErrorCode) {
+	kept, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return nil, code
+	}
+	_, replicas, err := s.cat.Peek(kept, nil)
+	if err == catalog.ErrNotReady {
+		return nil, 0
+	}
+	return replicas, codeOf(err)
+}
+
+// canTake tells why the segments of a name cannot be the target of a task.
+func (s *Service) canTake(name string) wire.ErrorCode {
+	named := s.cat.SegmentsNamed(name)
+	if len(named) == 0 {
+		return wire.ErrInvalidParams
+	}
+	for i := range named {
+		if takes(&named[i]) {
+			return 0
+		}
+	}
+	return wire.ErrUnavailableInCurrentStatus
+}
+
+// takes tells whether a segment takes copies.
+func takes(st *catalog.SegmentStatus) bool {
+	return st.Status == catalog.SegmentOK && st.Stage <= catalog.StageSuspect
 }
 
 // registerSession binds the calls a client makes to find out whom it talks to.

@@ -68,6 +68,28 @@ type Config struct {
 	BundleRetention []catalog.RetentionRule
 	// WorkloadsFile, when set, holds the rules of workloads, read once at the start.
 	WorkloadsFile string
+	// MultiTenants tells tenants apart: each has keys of its own, and only those with a quota may write. The quotas are kept
+	// in a file or in etcd (TenantPolicyType) at TenantPolicyURI.
+	MultiTenants     bool
+	TenantPolicyType string
+	TenantPolicyURI  string
+	// TenantWatermark is the share of its quota above which a tenant's oldest objects go; 0 = never.
+	TenantWatermark float64
+	// TenantsEvictOnPut lets a put beyond its tenant's quota evict the tenant's own objects, as masters before 0.3.14 do.
+	TenantsEvictOnPut bool
+	// MaxPendingTasks, MaxProcessingTasks and MaxFinishedTasks bound the tasks that wait for their client, that it works on,
+	// and that are remembered. A task that waits, or is worked on, for too long has failed; 0 is never too long.
+	MaxPendingTasks, MaxProcessingTasks, MaxFinishedTasks int
+	PendingTaskTimeout, ProcessingTaskTimeout             time.Duration
+	// MaxRetryAttempts is the advice that goes with a task.
+	MaxRetryAttempts int
+	// DynamicMode says whether objects that are read much get further copies: "off", "observe" (only say so), "enforce".
+	DynamicMode string
+	// HeatWindow is the time over which reads are counted, AdmissionQPS the reads a second from which on an object gets
+	// another copy, MaxMemoryReplicas how many it has at most then.
+	HeatWindow        time.Duration
+	AdmissionQPS      float64
+	MaxMemoryReplicas int
 	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
 	DataDir string
 	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,
@@ -105,6 +127,10 @@ func DefaultConfig() Config {
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
+		TenantPolicyType: policyInFile, TenantWatermark: 0.9,
+		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
+		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
+		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
@@ -172,6 +198,12 @@ func (c *Config) Validate() error {
 		if _, err := readRules(c.WorkloadsFile); err != nil {
 			return err
 		}
+	}
+	if err := c.checkTenants(); err != nil {
+		return err
+	}
+	if err := c.checkTasks(); err != nil {
+		return err
 	}
 	return c.checkPortsDiffer()
 }
@@ -255,6 +287,13 @@ func (c *Config) String() string {
 	}
 	if c.WorkloadsFile != "" {
 		add("workloads_file", c.WorkloadsFile)
+	}
+	if c.MultiTenants {
+		add("enable_multi_tenants", c.MultiTenants)
+		add("tenant_quota_connector_type", c.TenantPolicyType)
+		add("tenant_quota_connector_uri", strings.ReplaceAll(c.TenantPolicyURI, ",", ";"))
+		add("tenant_eviction_high_watermark_ratio", c.TenantWatermark)
+		add("tenant_quota_evict_on_put", c.TenantsEvictOnPut)
 	}
 	if c.DataDir != "" {
 		add("data_dir", c.DataDir)

@@ -71,11 +71,28 @@ var codes = map[catalog.Error]wire.ErrorCode{
 	catalog.ErrReplicaBusy:       wire.ErrObjectReplicaBusy,
 	catalog.ErrSegmentNotFound:   wire.ErrSegmentNotFound,
 	catalog.ErrUnavailableStatus: wire.ErrUnavailableInCurrentStatus,
+
+	catalog.ErrNoReplicationTask: wire.ErrObjectNoReplicationTask,
+	catalog.ErrReplicaNotFound:   wire.ErrReplicaNotFound,
+	catalog.ErrReplicaGone:       wire.ErrReplicaIsGone,
+
+	catalog.ErrTenantNotRegistered: wire.ErrTenantNotRegistered,
+	catalog.ErrTenantQuota:         wire.ErrTenantQuotaExceeded,
+	catalog.ErrTenantNotEmpty:      wire.ErrTenantNotEmpty,
 }
 
-// putOptions reads the replicate config of a put. The checks are those that need no look at the catalog, in the order
-// of the original; group is the object's own entry of the request's group list.
-func putOptions(key string, size uint64, tenant string, c *wire.ReplicateConfig, group string) (catalog.PutOptions, wire.ErrorCode) {
+// putOptions reads the replicate config of a put, and gives the key under which the catalog keeps the object. The checks are
+// those that need no look at the catalog, in the order of the original; group is the object's own entry of the request's
+// group list.
+func (s *Service) putOptions(key string, size uint64, tenant string, c *wire.ReplicateConfig, group string) (string, catalog.PutOptions, wire.ErrorCode) {
+	kept, code := s.keyOf(tenant, key)
+	if code == 0 {
+		code = checkPut(key, size, c)
+	}
+	if code != 0 {
+		return "", catalog.PutOptions{}, code
+	}
+	group, code = s.keyOf(tenant, group)
 	o := catalog.PutOptions{
 		Replicas:      c.ReplicaNum,
 		SoftPin:       uint8(c.SoftPinAction),
@@ -86,23 +103,27 @@ func putOptions(key string, size uint64, tenant string, c *wire.ReplicateConfig,
 		SameHost:      c.PreferAllocInSameNode,
 		HostID:        c.HostID,
 		Group:         group,
-		Tenant:        tenant,
+		Tenant:        s.tenantOf(tenant),
 		DataType:      uint8(c.DataType),
 	}
 	if c.PreferredSegment != "" {
 		o.Preferred = []string{c.PreferredSegment}
 	}
+	return kept, o, code
+}
+
+func checkPut(key string, size uint64, c *wire.ReplicateConfig) wire.ErrorCode {
 	switch {
 	case c.ReplicaNum == 0 && c.NofReplicaNum == 0 && c.DfsReplicaNum == 0, key == "", size == 0:
-		return o, wire.ErrInvalidParams
+		return wire.ErrInvalidParams
 	case c.DfsReplicaNum > 1, c.DfsReplicaNum == 1 && c.ReplicaNum == 0:
-		return o, wire.ErrInvalidParams
+		return wire.ErrInvalidParams
 	case c.DfsReplicaNum == 1:
-		return o, wire.ErrDfsServiceUnavailable
+		return wire.ErrDfsServiceUnavailable
 	case c.NofReplicaNum > 0:
-		return o, wire.ErrInvalidParams
+		return wire.ErrInvalidParams
 	}
-	return o, 0
+	return 0
 }
 
 // groupOf picks item i of a request's group list; ok is false when the list does not have one entry per key.

@@ -1,8 +1,11 @@
 package master
 
 import (
+	"context"
+
 	"mooncake/catalog"
 	"mooncake/metrics"
+	"mooncake/wire"
 )
 
 // leading runs do with the service of this master, if it leads.
@@ -25,6 +28,12 @@ func (c *cluster) BundleFigures() (out metrics.Bundles) {
 // WorkloadFigures implements metrics.Source.
 func (c *cluster) WorkloadFigures() (out []metrics.Workload) {
 	c.leading(func(s *Service) { out = s.WorkloadFigures() })
+	return out
+}
+
+// TenantFigures implements metrics.Source.
+func (c *cluster) TenantFigures() (out metrics.Tenants) {
+	c.leading(func(s *Service) { out = s.TenantFigures() })
 	return out
 }
 
@@ -64,5 +73,53 @@ func (c *cluster) Workloads() (stats []catalog.WorkloadStat, from Origin) {
 func (c *cluster) ChangeWorkloads(edit func(rules []catalog.Workload) ([]catalog.Workload, error)) (err error) {
 	err = catalog.ErrUnavailableStatus
 	c.leading(func(s *Service) { err = s.ChangeWorkloads(edit) })
+	return err
+}
+
+// TenantStats implements TenantSource.
+func (c *cluster) TenantStats() (list []catalog.TenantStat, capacity uint64, err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { list, capacity, err = s.TenantStats() })
+	return list, capacity, err
+}
+
+// SetTenantQuota implements TenantSource.
+func (c *cluster) SetTenantQuota(ctx context.Context, name string, bytes uint64) (err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { err = s.SetTenantQuota(ctx, name, bytes) })
+	return err
+}
+
+// DropTenantQuota implements TenantSource.
+func (c *cluster) DropTenantQuota(ctx context.Context, name string) (err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { err = s.DropTenantQuota(ctx, name) })
+	return err
+}
+
+// RemoveAllOf implements TenantSource.
+func (c *cluster) RemoveAllOf(force bool, tenant string) (removed int64, err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { removed, err = s.RemoveAllOf(force, tenant) })
+	return removed, err
+}
+
+// CreateDrain implements DrainSource.
+func (c *cluster) CreateDrain(segments, targets []string, concurrency int) (id wire.UUID, err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { id, err = s.CreateDrain(segments, targets, concurrency) })
+	return id, err
+}
+
+// Drain implements DrainSource.
+func (c *cluster) Drain(id wire.UUID) (job DrainJob, ok bool) {
+	c.leading(func(s *Service) { job, ok = s.Drain(id) })
+	return job, ok
+}
+
+// CancelDrain implements DrainSource.
+func (c *cluster) CancelDrain(id wire.UUID) (err error) {
+	err = catalog.ErrUnavailableStatus
+	c.leading(func(s *Service) { err = s.CancelDrain(id) })
 	return err
 }

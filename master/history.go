@@ -53,7 +53,8 @@ var askOnly = func() (only [wire.NumCalls]bool) {
 	for _, id := range [...]wire.CallID{
 		wire.CallExistKey, wire.CallBatchExistKey, wire.CallGetReplicaList, wire.CallBatchGetReplicaList, wire.CallGetReplicaListByRegex,
 		wire.CallPing, wire.CallFetchTasks, wire.CallServiceReady, wire.CallGetStorageConfig, wire.CallGetFsdir,
-		wire.CallBatchQueryIp, wire.CallQuerySegmentStatus, wire.CallQuerySegmentStatusById,
+		wire.CallBatchQueryIp, wire.CallProbeKey, wire.CallBatchProbeKey, wire.CallGetReplicaListForAdmin,
+		wire.CallBatchGetReplicaListForAdmin, wire.CallQueryTask, wire.CallQuerySegmentStatus, wire.CallQuerySegmentStatusById,
 	} {
 		only[id] = true
 	}
@@ -271,6 +272,7 @@ func (c *Config) catalog() catalog.Config {
 		PutDiscardMs: ms(c.PutDiscard), PutReleaseMs: ms(c.PutRelease),
 		BundleStagingIdleMs: ms(c.BundleStagingIdle), HideDamagedBundles: c.HideDamagedBundles, Retention: c.BundleRetention,
 		EvictionRatio: c.EvictionRatio, HighWatermark: c.HighWatermark, AllowEvictSoftPinned: c.AllowEvictSoftPinned,
+		TenantWatermark: c.TenantWatermark, TenantsEvictOnPut: c.TenantsEvictOnPut,
 		Seed: uint64(time.Now().UnixNano()),
 	}
 }

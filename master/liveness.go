@@ -52,6 +52,10 @@ func (s *Service) tell(swept *catalog.Swept) {
 	for _, id := range swept.GoneClients {
 		s.suspicion.forgetIdle(id)
 	}
+	for _, seg := range swept.LeftSegments {
+		s.suspicion.forgetIdle(seg.Client)
+		s.log.Info("segment unmounted after its grace time", zap.String("segment", seg.Name), zap.String("client", seg.Client.String()))
+	}
 	for _, seg := range swept.LostSegments {
 		s.log.Warn("segment gone with its client", zap.String("segment", seg.Name), zap.String("endpoint", seg.Endpoint))
 	}

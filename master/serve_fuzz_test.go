@@ -55,7 +55,7 @@ func FuzzServe(f *testing.F) {
 		if err := s.cat.MountSegment(s.clock.Now(), clientID(owner), segmentIn(&seg)); err != nil {
 			t.Fatal(err)
 		}
-		o, _ := putOptions("held", 8, "", &cfg, "")
+		_, o, _ := s.putOptions("held", 8, "", &cfg, "")
 		if _, err := s.cat.PutStart(s.clock.Now(), clientID(owner), "held", 8, &o, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -119,13 +120,14 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 	more(ctx, group)
 	group.Go(func() error { return s.sweep(ctx) })
 	group.Go(func() error { return s.attend(ctx) })
+	group.Go(func() error { return s.direct(ctx) })
 	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
 	group.Go(func() error { return s.service.history.watch(ctx) })
 	if s.up != nil {
 		s.started.Do(func() { close(s.up) })
 	}
-	err := group.Wait()
+	err := errors.Join(group.Wait(), s.service.closeTenants())
 	s.service.cat.EndWindows(s.service.clock.Now()) // nobody asks for ranges any more
 	if stopErr := stopHistory(); err == nil {
 		err = stopErr
@@ -229,6 +231,16 @@ func (s *Server) attend(ctx context.Context) error {
 	})
 }
 
+// direct lets time pass for what the master asks clients to do: tasks, drain jobs, copies on demand.
+func (s *Server) direct(ctx context.Context) error {
+	return every(ctx, limits.DrainEveryMs*time.Millisecond, func() {
+		now := s.service.clock.Now()
+		s.service.tasks.expire(now)
+		s.service.stepDrains()
+		s.service.serveHot(now)
+	})
+}
+
 func every(ctx context.Context, step time.Duration, do func()) error {
 	tick := time.NewTicker(step)
 	defer tick.Stop()
@@ -254,6 +266,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 	return &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: calls, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
+		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg),
 	}
 }
 
@@ -265,9 +278,11 @@ func (s *Service) ready() error {
 	s.registerReads()
 	s.registerRemoves()
 	s.registerSegments()
+	s.registerPlain()
 	s.registerSession()
-	if err := s.loadWorkloads(); err != nil {
+	if err := errors.Join(s.loadWorkloads(), s.loadTenants()); err != nil {
 		return err
 	}
+	s.takeUpDrains()
 	return s.registerTasks()
 }

@@ -29,6 +29,10 @@ type Service struct {
 	suspicion *suspicion
 	calls     *metrics.Calls
 	workloads workloads
+	tasks     *taskBook
+	heat      *heat
+	drains    drains
+	tenants   tenants
 
 	bundleTimes bundleTimes
 	table       [wire.NumCalls]boundCall

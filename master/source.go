@@ -78,3 +78,17 @@ func (s *Service) WorkloadFigures() []metrics.Workload {
 	}
 	return out
 }
+
+// TenantFigures implements metrics.Source.
+func (s *Service) TenantFigures() metrics.Tenants {
+	list, capacity, err := s.TenantStats()
+	out := metrics.Tenants{On: err == nil, CapacityBytes: capacity}
+	for i := range list {
+		t := &list[i]
+		out.Each = append(out.Each, metrics.Tenant{
+			Name: t.Name, RequestedBytes: t.Requested, EffectiveBytes: t.Effective, ChargedBytes: t.Charged,
+			Closed: t.Closed, Over: t.Over(), Policy: t.Policy, Rejected: t.Rejected, EvictedBytes: t.Evicted,
+		})
+	}
+	return out
+}

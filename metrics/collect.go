@@ -52,10 +52,14 @@ type collector struct {
 	putRefusals                                    *prometheus.Desc
 	parts                                          *bundleCollector
 	journal                                        *journalCollector
+	tenants                                        *tenantCollector
 }
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
-	c := &collector{source: source, calls: calls, build: build, rows: append(callRows(), totals...), parts: newBundleCollector(), journal: newJournalCollector()}
+	c := &collector{
+		source: source, calls: calls, build: build, rows: append(callRows(), totals...),
+		parts: newBundleCollector(), journal: newJournalCollector(), tenants: newTenantCollector(),
+	}
 	for _, r := range c.rows {
 		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
 	}
@@ -88,6 +92,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 	c.parts.describe(out)
 	c.journal.describe(out)
+	c.tenants.describe(out)
 }
 
 // Collect asks the source and sends what it says.
@@ -123,6 +128,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	bundles := c.source.BundleFigures()
 	c.parts.collect(&bundles, c.source.WorkloadFigures(), out)
+	tenants := c.source.TenantFigures()
+	c.tenants.collect(&tenants, out)
 	out <- constant(c.buildInformation, gauge, 1, c.build.Display, c.build.Version)
 }
 

@@ -21,10 +21,12 @@ type fakeSource struct {
 	segments  []Segment
 	bundles   Bundles
 	workloads []Workload
+	tenants   Tenants
 }
 
 func (f *fakeSource) BundleFigures() Bundles      { return f.bundles }
 func (f *fakeSource) WorkloadFigures() []Workload { return f.workloads }
+func (f *fakeSource) TenantFigures() Tenants      { return f.tenants }
 
 func (f *fakeSource) Stats() Stats        { return f.stats }
 func (f *fakeSource) Segments() []Segment { return f.segments }

@@ -68,6 +68,7 @@ type Source interface {
 	Segments() []Segment
 	BundleFigures() Bundles
 	WorkloadFigures() []Workload
+	TenantFigures() Tenants
 }
 
 // snapshot is everything a scrape needs, taken at its begin.

@@ -32,6 +32,9 @@ const (
 	hasTenant
 	hasWorkloads
 	hasBundle
+	hasCopy
+	hasSource
+	hasState
 	knownFields = iota
 )
 
@@ -136,6 +139,15 @@ func appendChange(dst []byte, recent *recentIDs, base catalog.Time, c *catalog.C
 	if fields&hasBundle != 0 {
 		dst = appendBundle(dst, base, c.Bundle)
 	}
+	if fields&hasCopy != 0 {
+		dst = append(dst, byte(c.Copy))
+	}
+	if fields&hasSource != 0 {
+		dst = binary.AppendUvarint(dst, c.Source)
+	}
+	if fields&hasState != 0 {
+		dst = append(dst, c.State)
+	}
 	return dst
 }
 
@@ -175,6 +187,9 @@ func fieldsOf(base catalog.Time, c *catalog.Change, flags uint8) (fields uint64)
 		{c.Tenant != "", hasTenant},
 		{len(c.Workloads) > 0, hasWorkloads},
 		{c.Bundle != nil, hasBundle},
+		{c.Copy != 0, hasCopy},
+		{c.Source != 0, hasSource},
+		{c.State != 0, hasState},
 	} {
 		if f.set {
 			fields |= f.bit
@@ -349,6 +364,15 @@ func (r *reader) change(base catalog.Time) (c catalog.Change) {
 	}
 	if fields&hasBundle != 0 {
 		c.Bundle = r.bundle(base)
+	}
+	if fields&hasCopy != 0 {
+		c.Copy = catalog.CopyKind(r.byte())
+	}
+	if fields&hasSource != 0 {
+		c.Source = r.uvarint()
+	}
+	if fields&hasState != 0 {
+		c.State = r.byte()
 	}
 	return c
 }

@@ -344,6 +344,22 @@ const (
 	// TenantsMax bounds the names of tenants that objects are remembered under; a number has 16 bits. What is written for
 	// one more counts as written for none.
 	TenantsMax = 1<<16 - 1
+	// TenantPolicies bounds the tenants with a quota: each has series of its own, and all are looked at in every sweep.
+	TenantPolicies = 10_000
+	// TenantPolicyBytes bounds the document of quotas: some fifty bytes a tenant.
+	TenantPolicyBytes = 2 << 20
+	// TenantPolicyMs bounds one reading or writing of the quotas in etcd; its own client tries every member within it.
+	TenantPolicyMs = 5000
+	// DiskReapMs is how often unfinished files and tasks of clients are looked through for those whose time is over.
+	DiskReapMs = 1000
+	// DiskClients bounds the clients with disks: each has a queue.
+	DiskClients = 100_000
+	// DiskTaskBytes bounds the keys that one reply hands to a client.
+	DiskTaskBytes = 8 << 20
+	// PromotionHits bounds the objects on disk of which reads are counted.
+	PromotionHits = 1 << 16
+	// TenantWalk bounds the objects that one search for victims of a tenant passes by: a few milliseconds.
+	TenantWalk = 1 << 16
 	// SharesMax bounds the workloads that objects can be accounted to, those of former rules included: a number has 8 bits.
 	SharesMax = 255
 	// VictimsMax bounds what one put evicts for the limits of its workload: a put of 16 GiB among objects of 16 KiB.
@@ -701,6 +717,8 @@ const (
 	MetadataServerBytes = 256 << 20
 	// AdminKeysBuffer is how many bytes of a key listing are gathered before they are sent.
 	AdminKeysBuffer = 64 << 10
+	// AdminBodyBytes bounds the body of a request with a few fields.
+	AdminBodyBytes = 64 << 10
 	// AdminBatchKeys bounds the keys of one batch look-up by HTTP.
 	AdminBatchKeys = 10_000
 	// SummaryWindowMs is the least time over which the rates of the summary are taken.
@@ -924,4 +942,50 @@ const (
 	// CatalogPartings is how many removals that are not durable are told apart; a put looks at all of them. Beyond it every
 	// put waits.
 	CatalogPartings = 256
+)
+
+// What copies and moves of objects need.
+
+// CatalogTrivialCopies bounds the copies that have nothing to write: each client has a few tasks at a time.
+const CatalogTrivialCopies = 10_000
+
+// DrainLooks is how many objects one look for what can be moved off a segment meets: some milliseconds of work.
+const DrainLooks = 20_000
+
+// GraceMsMax bounds the grace time of a segment that leaves: a year.
+const GraceMsMax = 365 * 24 * 3600 * 1000
+
+// What tasks, copies on demand and drain jobs need.
+const (
+	// TasksMax bounds the bounds on tasks: each takes some hundred bytes and the names in its payload.
+	TasksMax = 1_000_000
+	// HeatShards are the parts of the counts of reads: enough that readers on many cores seldom meet.
+	HeatShards = 64
+	// HeatKeys bounds the keys that are counted in one window, and those of which it is known what was done last.
+	HeatKeys = 1 << 20
+	// HeatQueue bounds the keys that became hot and were not looked at yet, HeatBatch those looked at in one go.
+	HeatQueue = 1024
+	HeatBatch = 64
+	// HeatLeaseMs is how long a client may take over a copy on demand. HeatPauseMs passes before the next one of a key, and
+	// HeatBlockMs after one that did not stay: the pool is too full for it.
+	HeatLeaseMs = 30_000
+	HeatPauseMs = 30_000
+	HeatBlockMs = 60_000
+	// HeatKeptMs is how long a lease that is over is remembered, for the client that gives its copy up late.
+	HeatKeptMs = 600_000
+	// HeatFullShare is the used share of a segment, with the copy, from which on it gets none.
+	HeatFullShare = 0.85
+
+	// DrainEveryMs is how often a drain job is looked at.
+	DrainEveryMs = 500
+	// DrainConcurrency is how many objects a job moves at a time if it does not say, DrainConcurrencyMax bounds what it says.
+	DrainConcurrency    = 4
+	DrainConcurrencyMax = 1024
+	// DrainTries is how often the move of an object is tried.
+	DrainTries = 3
+	// DrainSegments bounds the segments of a job and its targets, DrainJobs the jobs that are remembered.
+	DrainSegments = 4096
+	DrainJobs     = 1000
+	// DrainBodyBytes bounds the request for a drain job: names of segments.
+	DrainBodyBytes = 1 << 20
 )

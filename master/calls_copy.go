@@ -1,0 +1,122 @@
+package master
+
+import (
+	"mooncake/catalog"
+	"mooncake/wire"
+)
+
+// copyEnd is CopyEnd, CopyRevoke or one of their counterparts of the catalog.
+type copyEnd func(now catalog.Time, client catalog.UUID, key string) error
+
+// registerCopies binds the calls of a client that works on a task. Copies made on the master's own demand carry a lease
+// and an epoch: what it decided may not be true any more.
+func (s *Service) registerCopies() {
+	c := s.cat
+	register(s, &wire.CopyStart, func(p *peerConn, q *wire.CopyStartRequest, r *wire.CopyStartReply) {
+		s.families.bind(p, q.ClientID)
+		if q.Key == probeKey {
+			s.families.learn(p, family12) // before the reply is written: this very reply differs between the families
+			r.Err = wire.ErrObjectNotFound
+		} else {
+			r.Value, r.Err = s.startCopy(q.ClientID, q.TenantID, q.Key, q.Source, q.Targets)
+		}
+		s.calls.Count(wire.CopyStart.ID.Name(), r.Err != 0)
+	})
+	register(s, &wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
+		s.families.bind(p, q.ClientID)
+		switch {
+		case q.Key == probeKey:
+			r.Err = wire.ErrObjectNotFound
+		case !s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key)):
+			r.Err = wire.ErrInvalidVersion
+		default:
+			r.Value, r.Err = s.startCopy(q.ClientID, q.TenantID, q.Key, q.Source, q.Targets)
+		}
+		s.calls.Count(wire.CopyStart.ID.Name(), r.Err != 0)
+	})
+	register(s, &wire.MoveStart, func(p *peerConn, q *wire.MoveStartRequest, r *wire.MoveStartReply) {
+		s.families.bind(p, q.ClientID)
+		r.Value, r.Err = s.startMove(q)
+		s.calls.Count(wire.MoveStart.ID.Name(), r.Err != 0)
+	})
+	register(s, &wire.CopyEnd, func(p *peerConn, q *wire.CopyEndRequest, r *wire.CopyEndReply) {
+		r.Err = s.endCopy(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key)
+	})
+	register(s, &wire.CopyRevoke, func(p *peerConn, q *wire.CopyRevokeRequest, r *wire.CopyRevokeReply) {
+		r.Err = s.endCopy(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key)
+	})
+	register(s, &wire.MoveEnd, func(p *peerConn, q *wire.MoveEndRequest, r *wire.MoveEndReply) {
+		r.Err = s.endCopy(p, c.MoveEnd, wire.MoveEnd.ID, q.ClientID, q.TenantID, q.Key)
+	})
+	register(s, &wire.MoveRevoke, func(p *peerConn, q *wire.MoveRevokeRequest, r *wire.MoveRevokeReply) {
+		r.Err = s.endCopy(p, c.MoveRevoke, wire.MoveRevoke.ID, q.ClientID, q.TenantID, q.Key)
+	})
+	register(s, &wire.DynamicReplicaCopyEnd, func(p *peerConn, q *wire.DynamicReplicaCopyEndRequest, r *wire.DynamicReplicaCopyEndReply) {
+		if !s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key)) {
+			s.families.bind(p, q.ClientID)
+			r.Err = wire.ErrInvalidVersion
+			s.calls.Count(wire.CopyEnd.ID.Name(), true)
+			return
+		}
+		r.Err = s.endCopy(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key)
+	})
+	register(s, &wire.DynamicReplicaCopyRevoke, func(p *peerConn, q *wire.DynamicReplicaCopyRevokeRequest, r *wire.DynamicReplicaCopyRevokeReply) {
+		if !s.heat.issued(dynamicLease{q.LeaseID, q.VersionEpoch}) { // a lease that is over must not keep the ranges
+			s.families.bind(p, q.ClientID)
+			r.Err = wire.ErrInvalidVersion
+			s.calls.Count(wire.CopyRevoke.ID.Name(), true)
+			return
+		}
+		r.Err = s.endCopy(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key)
+	})
+}
+
+func (s *Service) startCopy(client wire.UUID, tenant, key, source string, targets []string) (r wire.CopyStartResponse, code wire.ErrorCode) {
+	kept, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return r, code
+	}
+	from, made, err := s.cat.CopyStart(s.clock.Now(), clientID(client), kept, source, targets, nil)
+	if err != nil {
+		return r, codeOf(err)
+	}
+	r.Source = replicasOut(nil, []catalog.Replica{from})[0]
+	r.Targets = replicasOut(make([]wire.ReplicaDescriptor, 0, len(made)), made)
+	return r, 0
+}
+
+func (s *Service) startMove(q *wire.MoveStartRequest) (r wire.MoveStartResponse, code wire.ErrorCode) {
+	kept, code := s.keyOf(q.TenantID, q.Key)
+	if code != 0 {
+		return r, code
+	}
+	from, made, err := s.cat.MoveStart(s.clock.Now(), clientID(q.ClientID), kept, q.Source, q.Target, nil)
+	if err != nil {
+		return r, codeOf(err)
+	}
+	r.Source = replicasOut(nil, []catalog.Replica{from})[0]
+	if len(made) > 0 {
+		r.Target = wire.Some(replicasOut(nil, made)[0])
+	}
+	return r, 0
+}
+
+// endCopy runs one of the calls that end a copy or move.
+func (s *Service) endCopy(p *peerConn, end copyEnd, id wire.CallID, client wire.UUID, tenant, key string) wire.ErrorCode {
+	s.families.bind(p, client)
+	kept, code := s.keyOf(tenant, key)
+	if code == 0 {
+		code = codeOf(end(s.clock.Now(), clientID(client), kept))
+	}
+	s.calls.Count(id.Name(), code != 0)
+	return code
+}
+
+// epochOf gives the time of an object's value, by which a copy made on demand knows that it is still the same; 0 is none.
+func (s *Service) epochOf(tenant, key string) uint64 {
+	kept, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return 0
+	}
+	return uint64(s.cat.ValueTime(kept))
+}

@@ -1,0 +1,183 @@
+package master
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"mooncake/catalog"
+	"mooncake/wire"
+)
+
+func (f *fakeMaster) CreateDrain(segments, targets []string, concurrency int) (wire.UUID, error) {
+	if err := checkDrain(segments, targets, concurrency); err != nil {
+		return wire.UUID{}, err
+	}
+	return wire.UUID{}, catalog.ErrSegmentNotFound
+}
+
+func (f *fakeMaster) Drain(wire.UUID) (DrainJob, bool) { return DrainJob{}, false }
+func (f *fakeMaster) CancelDrain(wire.UUID) error      { return errNoJob }
+
+// ask sends a request to the admin pages of a bed.
+func (b *bed) ask(method, target, body string) (status int, answer map[string]any) {
+	b.t.Helper()
+	w := httptest.NewRecorder()
+	b.admin.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		b.t.Fatalf("%s %s: %v in %q", method, target, err, w.Body)
+	}
+	return w.Code, answer
+}
+
+// drain asks for a job and returns its id.
+func (b *bed) drain(body string) string {
+	b.t.Helper()
+	status, answer := b.ask(http.MethodPost, drainPath, body)
+	if status != http.StatusOK {
+		b.t.Fatalf("drain %s: %d %v", body, status, answer)
+	}
+	return answer["job_id"].(string)
+}
+
+func (b *bed) job(id string) map[string]any {
+	b.t.Helper()
+	_, answer := b.ask(http.MethodGet, drainPath+"/query?job_id="+id, "")
+	return answer
+}
+
+func (b *bed) stateOf(segment string) any {
+	b.t.Helper()
+	_, answer := b.ask(http.MethodGet, "/api/v1/segments/status?segment="+segment, "")
+	return answer["status_name"]
+}
+
+// TestDrain empties a segment of one client onto another's, with the clients at work.
+func TestDrain(t *testing.T) {
+	inEachRelease(t, func(t *testing.T, b *bed, p *peer) {
+		q := b.client(p.d)
+		p.mount("a", 1<<44, mib)
+		q.mount("b", 1<<45, mib)
+		keys := []string{"k0", "k1", "k2", "k3", "k4", "k5"}
+		for _, key := range keys {
+			p.putOn("a", key, 1000)
+		}
+		id := b.drain(`{"segments":["a"],"target_segments":["b"],"max_concurrency":2}`)
+		expect(t, "state of the segment", b.stateOf("a"), any("DRAINING"))
+		status, _ := b.ask(http.MethodPost, drainPath, `{"segments":["a"]}`)
+		expect(t, "drained twice", status, http.StatusConflict)
+		waitFor(t, "the end of the job", func() bool {
+			p.work()
+			return b.job(id)["status_name"] == "SUCCEEDED"
+		})
+		j := b.job(id)
+		expect(t, "moved", j["succeeded_units"], any(6.0))
+		expect(t, "bytes", j["migrated_bytes"], any(6000.0))
+		expect(t, "failed", j["failed_units"], any(0.0))
+		expect(t, "state after", b.stateOf("a"), any("DRAINED"))
+		for _, key := range keys {
+			expect(t, key, endpointsOf(p.get(key).Value.Replicas), "[b:15001]")
+		}
+		status, _ = b.ask(http.MethodPost, drainPath+"/cancel?job_id="+id, "")
+		expect(t, "cancel of what is over", status, http.StatusConflict)
+		p.put("new", 10)
+		expect(t, "a new object", endpointsOf(p.get("new").Value.Replicas), "[b:15001]")
+	})
+}
+
+// TestDrainIsBlocked has an object that must not be moved: the job waits until it is cancelled.
+func TestDrainIsBlocked(t *testing.T) {
+	b := newBed(t)
+	p := b.client(wire.V14)
+	p.mount("a", 1<<44, mib)
+	cfg := oneCopy()
+	cfg.WithHardPin = true
+	expect(t, "put", invoke(p, &wire.PutStart, &wire.PutStartRequest{ClientID: p.id, Key: "k", Size: 9, Config: cfg}).Err, 0)
+	expect(t, "end", p.putEnd("k"), 0)
+	b.client(wire.V14).mount("b", 1<<45, mib)
+	id := b.drain(`{"segments":["a"]}`)
+	waitFor(t, "the block", func() bool { return b.job(id)["blocked_units"] == 1.0 })
+	expect(t, "state", b.job(id)["status_name"], any("RUNNING"))
+	status, answer := b.ask(http.MethodPost, drainPath+"/cancel?job_id="+id, "")
+	expect(t, "cancel", status, http.StatusOK)
+	expect(t, "cancelled", answer["status"], any("CANCELED"))
+	expect(t, "state of the segment", b.stateOf("a"), any("OK"))
+	expect(t, "state of the job", b.job(id)["status_name"], any("CANCELED"))
+}
+
+// TestDrainFails has moves that all fail: the job gives up, and the segment takes new objects again.
+func TestDrainFails(t *testing.T) {
+	b := newBed(t)
+	p := b.client(wire.V14)
+	p.mount("a", 1<<44, mib)
+	b.client(wire.V14).mount("b", 1<<45, mib)
+	p.putOn("a", "k", 9)
+	id := b.drain(`{"segments":["a"]}`)
+	waitFor(t, "the end of the job", func() bool {
+		for _, task := range p.fetchSome(10) {
+			expect(t, "mark", p.mark(task.ID, wire.TaskStatusFailed), 0)
+		}
+		return b.job(id)["status_name"] == "FAILED"
+	})
+	expect(t, "failed units", b.job(id)["failed_units"], any(1.0))
+	expect(t, "state of the segment", b.stateOf("a"), any("OK"))
+	expect(t, "the object", endpointsOf(p.get("k").Value.Replicas), "[a:15001]")
+}
+
+// TestDrainGoesOn takes a drain job up from the state of its segment, as a new leader does.
+func TestDrainGoesOn(t *testing.T) {
+	b := newBed(t)
+	p := b.client(wire.V14)
+	p.mount("a", 1<<44, mib)
+	b.client(wire.V14).mount("b", 1<<45, mib)
+	b.client(wire.V14).mount("c", 1<<46, mib)
+	p.putOn("a", "k", 9)
+	id := b.drain(`{"segments":["a"],"target_segments":["c"]}`)
+	d := &b.service.drains
+	d.mu.Lock()
+	d.jobs, d.list = nil, nil
+	d.mu.Unlock()
+	status, _ := b.ask(http.MethodGet, drainPath+"/query?job_id="+id, "")
+	expect(t, "query without the job", status, http.StatusNotFound)
+	b.service.takeUpDrains()
+	waitFor(t, "the end of the job", func() bool {
+		p.work()
+		return b.job(id)["status_name"] == "SUCCEEDED"
+	})
+	expect(t, "the object", endpointsOf(p.get("k").Value.Replicas), "[c:15001]")
+}
+
+func TestDrainArguments(t *testing.T) {
+	b := newBed(t)
+	b.client(wire.V14).mount("a", 1<<44, mib)
+	for _, tc := range []struct {
+		body   string
+		status int
+		code   wire.ErrorCode
+	}{
+		{`{bad`, 400, wire.ErrInvalidParams},
+		{`{}`, 400, wire.ErrInvalidParams},
+		{`{"segments":["a","a"]}`, 400, wire.ErrInvalidParams},
+		{`{"segments":["a"],"max_concurrency":0}`, 400, wire.ErrInvalidParams},
+		{`{"segments":["a"],"max_concurrency":-1}`, 400, wire.ErrInvalidParams},
+		{`{"segments":["a"],"target_segments":["a"]}`, 400, wire.ErrInvalidParams},
+		{`{"segments":["zz"]}`, 404, wire.ErrSegmentNotFound},
+		{`{"segments":["a"],"target_segments":["zz"]}`, 404, wire.ErrSegmentNotFound},
+	} {
+		status, answer := b.ask(http.MethodPost, drainPath, tc.body)
+		if status != tc.status || answer["error_code"] != float64(tc.code) || answer["success"] != false {
+			t.Errorf("%s: %d %v", tc.body, status, answer)
+		}
+	}
+	expect(t, "state", b.stateOf("a"), any("OK"))
+}
+
+// TestRecordedDrainPages compares answers with those of a published master.
+func TestRecordedDrainPages(t *testing.T) {
+	h := admin(recordedMaster())
+	for _, name := range []string{"drain_empty", "drain_noseg", "drain_query_bad", "drain_query_none", "drain_query_unknown", "drain_cancel_unknown"} {
+		readExchange(t, name).compare(t, name, h)
+	}
+}
