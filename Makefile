@@ -9,8 +9,10 @@ CACHE ?= $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
 export MOONCAKE_CACHE_DIR := $(CACHE)
 
-# Time for each fuzz target of `make fuzz`.
+# Time for each fuzz target of `make fuzz`. An input that is new takes as many tries to be made shorter: without a bound
+# a short run is spent on that.
 FUZZTIME ?= 20s
+FUZZMINIMIZETIME ?= 5x
 # Memory that `make run` gives to the pool.
 SIZE ?= 1GiB
 # What `make vm` runs in the emulated machine.
@@ -82,7 +84,7 @@ fuzz:
 	@go list -f '{{$$p := .ImportPath}}{{range .TestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \
 	while read -r package file; do \
 	  for target in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' "$$file" | cut -c6-); do \
-	    echo "== $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+	    echo "== $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime $(FUZZMINIMIZETIME) "$$package"; \
 	  done; \
 	done
 

@@ -243,7 +243,7 @@ func TestWishBounds(t *testing.T) {
 		"named twice":    {func(w *Wish) { w.Names = []string{"a", "b", "a"} }, []string{"--device_name=a,b,a", "a twice"}},
 		"port":           {func(w *Wish) { w.Port = 65 }, []string{"65", "1 to 64", "MC_IB_PORT"}},
 		"negative port":  {func(w *Wish) { w.Port = -1 }, []string{"-1", "MC_IB_PORT"}},
-		"gid":            {func(w *Wish) { w.GIDIndex = 4096 }, []string{"4096", "4095", "MC_GID_INDEX"}},
+		"gid":            {func(w *Wish) { w.GIDIndex = 256 }, []string{"256", "255", "MC_GID_INDEX"}},
 		"gid overflow":   {func(w *Wish) { w.GIDIndex = math.MinInt }, []string{"MC_GID_INDEX"}},
 		"pkey":           {func(w *Wish) { w.PKeyIndex = 1024 }, []string{"1024", "1023", "MC_PKEY_INDEX"}},
 		"negative pkey":  {func(w *Wish) { w.PKeyIndex = -1 }, []string{"-1", "MC_PKEY_INDEX"}},
@@ -264,6 +264,51 @@ func TestWishBounds(t *testing.T) {
 	}
 }
 
+// TestGIDsBeyondAByte are never used: the library would take another entry instead.
+func TestGIDsBeyondAByte(t *testing.T) {
+	entry := func(index int, last byte) GIDEntry {
+		return GIDEntry{Index: index, GID: ipv4GID(last), Type: GIDTypeRoCEv2, NetDev: "eth0"}
+	}
+	p := &Port{LinkLayer: LinkEthernet, GIDs: []GIDEntry{entry(256, 1), entry(300, 2)}}
+	if e, err := pickGID(p, -1); err == nil || !strings.Contains(err.Error(), "beyond 255") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	poor := entry(255, 3)
+	poor.Type = GIDTypeIB
+	p.GIDs = append(p.GIDs, poor)
+	if e, err := pickGID(p, -1); err != nil || e.Index != 255 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestParseClasses(t *testing.T) {
+	for _, c := range []struct {
+		class, level string
+		wantClass    int
+		wantLevel    int
+		err          string
+	}{
+		{"", "", 0, 0, ""},
+		{"255", " 15 ", 255, 15, ""},
+		{"106", "", 106, 0, ""},
+		{"256", "", 0, 0, "MC_IB_TC=256: want a number from 0 to 255"},
+		{"-1", "", 0, 0, "MC_IB_TC=-1: want a number from 0 to 255"},
+		{"", "16", 0, 0, "MC_IB_SL=16: want a number from 0 to 15"},
+		{"0x10", "", 0, 0, "MC_IB_TC=0x10"},
+	} {
+		env := map[string]string{"MC_IB_TC": c.class, "MC_IB_SL": c.level}
+		class, level, err := ParseClasses(func(name string) string { return env[name] })
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v: %v", c, err)
+			}
+		case err != nil || class != c.wantClass || level != c.wantLevel:
+			t.Errorf("%v: %d, %d, %v", c, class, level, err)
+		}
+	}
+}
+
 func TestParseWish(t *testing.T) {
 	for name, c := range map[string]struct {
 		names string
@@ -279,7 +324,7 @@ func TestParseWish(t *testing.T) {
 		"ours first":    {"", map[string]string{"NCCL_IB_GID_INDEX": "5", "MC_GID_INDEX": "0"}, Wish{NUMA: -1}, ""},
 		"best gid":      {"", map[string]string{"NCCL_IB_GID_INDEX": "-1"}, Wish{NUMA: -1, GIDIndex: -1}, ""},
 		"bad port":      {"", map[string]string{"MC_IB_PORT": "one"}, Wish{}, "MC_IB_PORT=one: want a number from 1 to 64"},
-		"bad gid":       {"", map[string]string{"NCCL_IB_GID_INDEX": "5000"}, Wish{}, "NCCL_IB_GID_INDEX=5000: want a number from -1 to 4095"},
+		"bad gid":       {"", map[string]string{"NCCL_IB_GID_INDEX": "5000"}, Wish{}, "NCCL_IB_GID_INDEX=5000: want a number from -1 to 255"},
 		"bad pkey":      {"", map[string]string{"MC_PKEY_INDEX": "-1"}, Wish{}, "MC_PKEY_INDEX=-1: want a number from 0 to 1023"},
 		"comma at end":  {"mlx5_0,", nil, Wish{}, `--device_name=mlx5_0,: "" is no name of a device`},
 		"line feed":     {"mlx5_0\nmlx5_1", nil, Wish{}, `"mlx5_0\nmlx5_1" is no name of a device`},

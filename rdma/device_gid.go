@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mooncake/internal/limits"
 )
 
 // gidClass ranks the entries of a GID table as published clients do, best first: both ends have to come to the same kind
@@ -102,13 +104,16 @@ func compareGIDs(a, b *GIDEntry, linkLayer string) int {
 	return cmp.Or(cmp.Compare(classOf(a, linkLayer), classOf(b, linkLayer)), cmp.Compare(family(a), family(b)), cmp.Compare(a.Index, b.Index))
 }
 
-// pickGID finds the entry to use: the pinned one or the best. The error says why there is none.
+// pickGID finds the entry to use: the pinned one or the best of those that a queue pair can be given. The error says why
+// there is none.
 func pickGID(p *Port, pinned int) (*GIDEntry, error) {
-	var best *GIDEntry
+	var best, beyond *GIDEntry
 	for i := range p.GIDs {
 		e := &p.GIDs[i]
 		switch {
 		case e.GID.IsZero(): // Scan leaves them out
+		case e.Index > limits.RDMAGIDIndexMax:
+			beyond = e
 		case pinned >= 0 && e.Index == pinned:
 			return e, nil
 		case pinned < 0 && (best == nil || compareGIDs(e, best, p.LinkLayer) < 0):
@@ -117,6 +122,9 @@ func pickGID(p *Port, pinned int) (*GIDEntry, error) {
 	}
 	if best != nil {
 		return best, nil
+	}
+	if beyond != nil && pinned < 0 {
+		return nil, fmt.Errorf("GID index %d is beyond %d, the last one that a queue pair can be given; no entry before it is filled", beyond.Index, limits.RDMAGIDIndexMax)
 	}
 	if filled := filledGIDs(p.GIDs); pinned >= 0 && len(filled) > 0 {
 		return nil, fmt.Errorf("GID index %d (MC_GID_INDEX) is empty; filled are %s", pinned, strings.Join(filled, ", "))

@@ -29,13 +29,23 @@ func ParseWish(names string, getenv func(string) string) (Wish, error) {
 	if getenv(gid) == "" {
 		gid = "NCCL_IB_GID_INDEX"
 	}
-	if w.GIDIndex, err = envNumber(getenv, gid, unset, limits.RDMAGIDs-1, unset); err != nil {
+	if w.GIDIndex, err = envNumber(getenv, gid, unset, limits.RDMAGIDIndexMax, unset); err != nil {
 		return Wish{}, err
 	}
 	if w.PKeyIndex, err = envNumber(getenv, "MC_PKEY_INDEX", 0, limits.RDMAPKeys-1, 0); err != nil {
 		return Wish{}, err
 	}
 	return w, w.validate()
+}
+
+// ParseClasses reads how our packets are to be treated on their way: MC_IB_TC, the traffic class, and MC_IB_SL, the service
+// level; 0 where they are not set.
+func ParseClasses(getenv func(string) string) (trafficClass, serviceLevel int, err error) {
+	if trafficClass, err = envNumber(getenv, "MC_IB_TC", 0, limits.RDMATrafficClassMax, 0); err != nil {
+		return 0, 0, err
+	}
+	serviceLevel, err = envNumber(getenv, "MC_IB_SL", 0, limits.RDMAServiceLevelMax, 0)
+	return trafficClass, serviceLevel, err
 }
 
 // envNumber reads a number within bounds from the environment.
@@ -58,8 +68,8 @@ func (w *Wish) validate() error {
 		return fmt.Errorf("--device_name names %d devices, at most %d can be published", len(w.Names), limits.RDMANamesPinned)
 	case w.Port < 0 || w.Port > limits.RDMAPorts:
 		return fmt.Errorf("port %d (MC_IB_PORT): want a number from 1 to %d, or 0 for the best", w.Port, limits.RDMAPorts)
-	case w.GIDIndex < -1 || w.GIDIndex >= limits.RDMAGIDs:
-		return fmt.Errorf("GID index %d (MC_GID_INDEX): want a number from 0 to %d, or -1 for the best", w.GIDIndex, limits.RDMAGIDs-1)
+	case w.GIDIndex < -1 || w.GIDIndex > limits.RDMAGIDIndexMax:
+		return fmt.Errorf("GID index %d (MC_GID_INDEX): want a number from 0 to %d, or -1 for the best", w.GIDIndex, limits.RDMAGIDIndexMax)
 	case w.PKeyIndex < 0 || w.PKeyIndex >= limits.RDMAPKeys:
 		return fmt.Errorf("pkey index %d (MC_PKEY_INDEX): want a number from 0 to %d", w.PKeyIndex, limits.RDMAPKeys-1)
 	}

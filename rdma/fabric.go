@@ -28,6 +28,9 @@ type Config struct {
 	Rails []Verdict
 	// MTU bounds the path MTU in bytes; the port's own bounds it too. Default and largest is 4096.
 	MTU int
+	// TrafficClass and ServiceLevel are how our packets are treated on their way: answers to peers as well, so the data that
+	// they read. Default is 0.
+	TrafficClass, ServiceLevel int
 	// QPsPerPeerMax bounds the queue pairs of one peer process, over all its devices and ours; QPsMax those of all peers.
 	// Defaults are limits.RDMAQPsPerPeer and limits.RDMAQPs.
 	QPsPerPeerMax, QPsMax int
@@ -73,6 +76,10 @@ func (c *Config) fill() error {
 		return fmt.Errorf("%d RDMA devices are chosen, at most %d can be used", len(c.Rails), limits.RDMARails)
 	case c.MTU < 256 || c.MTU > limits.RDMAMTUBytes || c.MTU&(c.MTU-1) != 0:
 		return fmt.Errorf("path MTU %d is not one of 256, 512, 1024, 2048, 4096", c.MTU)
+	case c.TrafficClass < 0 || c.TrafficClass > limits.RDMATrafficClassMax:
+		return fmt.Errorf("traffic class %d is not from 0 to %d", c.TrafficClass, limits.RDMATrafficClassMax)
+	case c.ServiceLevel < 0 || c.ServiceLevel > limits.RDMAServiceLevelMax:
+		return fmt.Errorf("service level %d is not from 0 to %d", c.ServiceLevel, limits.RDMAServiceLevelMax)
 	case c.QPsPerPeerMax < 1 || c.QPsMax < c.QPsPerPeerMax:
 		return fmt.Errorf("limits of %d queue pairs for each peer and %d in all make no sense", c.QPsPerPeerMax, c.QPsMax)
 	case c.Retry < 1 || c.Retry > limits.RDMARetries:
@@ -86,6 +93,9 @@ func (c *Config) fill() error {
 	}
 	seen := map[string]bool{}
 	for _, v := range c.Rails {
+		if v.GIDIndex < 0 || v.GIDIndex > limits.RDMAGIDIndexMax {
+			return fmt.Errorf("GID index %d of device %s is not from 0 to %d", v.GIDIndex, v.Device, limits.RDMAGIDIndexMax)
+		}
 		if seen[v.Device] {
 			return fmt.Errorf("device %s is chosen twice: peers name devices, not ports", v.Device)
 		}

@@ -71,13 +71,14 @@ type portInfo struct {
 
 // qpPath is where a queue pair is connected to, and how patient it is.
 type qpPath struct {
-	port, gidIndex, pkeyIndex int
-	mtuBytes                  int
-	peerGID                   GID
-	peerLID                   uint16
-	peerQP                    uint32
-	timeout, retry            int
-	readsServed, readsOut     int
+	port, gidIndex, pkeyIndex  int
+	mtuBytes                   int
+	trafficClass, serviceLevel int
+	peerGID                    GID
+	peerLID                    uint16
+	peerQP                     uint32
+	timeout, retry             int
+	readsServed, readsOut      int
 }
 
 // qpStatus is what a device says about a queue pair.

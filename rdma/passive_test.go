@@ -185,7 +185,7 @@ func TestAcceptRefusals(t *testing.T) {
 // TestAcceptAsksForGID finds the address of a peer that did not send it, as real passive sides do.
 func TestAcceptAsksForGID(t *testing.T) {
 	m := newModel(t, "mlx5_0")
-	f := openModel(t, m, Config{PeerGID: func(server, device string) (descriptor.Device, error) {
+	f := openModel(t, m, Config{TrafficClass: 106, ServiceLevel: 3, PeerGID: func(server, device string) (descriptor.Device, error) {
 		if server != "127.0.0.1:15427" || device != "mlx5_1" {
 			return descriptor.Device{}, errors.New("nobody there")
 		}
@@ -194,7 +194,7 @@ func TestAcceptAsksForGID(t *testing.T) {
 	answer := accepted(t, f, request(func(c *descriptor.Connection) { c.LocalGID = "" }))
 	m.mu.Lock()
 	for _, n := range m.devices["mlx5_0"].opened {
-		if to := n.pairs[answer.QPNum[0]].to; to.peerGID != ipv4GID(9) || to.peerLID != 7 || to.mtuBytes != 4096 || to.retry != 6 || to.peerQP != 501 {
+		if to := n.pairs[answer.QPNum[0]].to; to.peerGID != ipv4GID(9) || to.peerLID != 7 || to.mtuBytes != 4096 || to.retry != 6 || to.peerQP != 501 || to.trafficClass != 106 || to.serviceLevel != 3 {
 			t.Errorf("connected to %+v", to)
 		}
 	}

@@ -108,7 +108,8 @@ func (r *rail) to(gid GID, lid uint16, qp uint32) qpPath {
 	cfg := &r.f.cfg
 	return qpPath{
 		port: r.verdict.Port, gidIndex: r.verdict.GIDIndex, pkeyIndex: r.verdict.PKeyIndex,
-		mtuBytes: min(r.info.mtuBytes, cfg.MTU), peerGID: gid, peerLID: lid, peerQP: qp,
+		mtuBytes: min(r.info.mtuBytes, cfg.MTU), trafficClass: cfg.TrafficClass, serviceLevel: cfg.ServiceLevel,
+		peerGID: gid, peerLID: lid, peerQP: qp,
 		timeout: cfg.Timeout, retry: cfg.Retry,
 		readsServed: min(r.caps.readsServed, limits.RDMAReadsAtOnce), readsOut: min(r.caps.readsOut, limits.RDMAReadsAtOnce),
 	}

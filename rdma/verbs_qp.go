@@ -20,12 +20,12 @@ static int to_init(struct ibv_qp *qp, uint8_t port, uint16_t pkey_index) {
 	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static int to_rtr(struct ibv_qp *qp, int mtu, uint8_t port, int sgid_index, const uint8_t *dgid, uint16_t dlid,
-		uint32_t dqpn, uint8_t reads) {
+static int to_rtr(struct ibv_qp *qp, int mtu, uint8_t port, uint8_t sgid_index, uint8_t tc, uint8_t sl, const uint8_t *dgid,
+		uint16_t dlid, uint32_t dqpn, uint8_t reads) {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = mtu, .dest_qp_num = dqpn, .rq_psn = 0,
 		.max_dest_rd_atomic = reads, .min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1, .dlid = dlid, .port_num = port,
-			.grh = {.sgid_index = (uint8_t)sgid_index, .hop_limit = 16}}};
+		.ah_attr = {.is_global = 1, .dlid = dlid, .sl = sl, .port_num = port,
+			.grh = {.sgid_index = sgid_index, .traffic_class = tc, .hop_limit = 16}}};
 	memcpy(attr.ah_attr.grh.dgid.raw, dgid, 16);
 	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -113,8 +113,8 @@ func (p *pair) connect(to qpPath) error {
 	}
 	err = p.call("ibv_modify_qp(RTR)", func(qp *C.struct_ibv_qp) C.int {
 		gid := to.peerGID
-		return C.to_rtr(qp, C.int(bits.Len(uint(to.mtuBytes))-8), C.uint8_t(to.port), C.int(to.gidIndex), (*C.uint8_t)(&gid[0]),
-			C.uint16_t(to.peerLID), C.uint32_t(to.peerQP), C.uint8_t(to.readsServed))
+		return C.to_rtr(qp, C.int(bits.Len(uint(to.mtuBytes))-8), C.uint8_t(to.port), C.uint8_t(to.gidIndex),
+			C.uint8_t(to.trafficClass), C.uint8_t(to.serviceLevel), (*C.uint8_t)(&gid[0]), C.uint16_t(to.peerLID), C.uint32_t(to.peerQP), C.uint8_t(to.readsServed))
 	})
 	if err != nil {
 		return err

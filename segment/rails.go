@@ -51,7 +51,7 @@ func (c *Config) CheckDevices() (table string, err error) {
 	}
 	choice, err := c.chooseRails(-1)
 	if err == nil {
-		_, err = c.pathMTU()
+		_, err = c.paths()
 	}
 	return choice.Table(), err
 }
@@ -74,18 +74,17 @@ func (c *Config) chooseRails(numa int) (rdma.Choice, error) {
 	return choice, err
 }
 
-// pathMTU is what MC_MTU bounds the path MTU to, 0 when it is not set. Each side takes what its own port allows and tells
-// the other nothing, so clients and daemons of one network need the same.
-func (c *Config) pathMTU() (int, error) {
-	text := c.getenv("MC_MTU")
-	if text == "" {
-		return 0, nil
+// paths is what the environment says of the paths to peers: the MTU, 0 when MC_MTU is not set, and the classes of our packets.
+// Each side takes what its own port allows for an MTU and tells the other nothing, so clients and daemons of one network need
+// the same.
+func (c *Config) paths() (p rdma.Config, err error) {
+	if text := c.getenv("MC_MTU"); text != "" {
+		if p.MTU, err = strconv.Atoi(text); err != nil || !slices.Contains([]int{512, 1024, 2048, 4096}, p.MTU) {
+			return rdma.Config{}, fmt.Errorf("MC_MTU=%q: want 512, 1024, 2048 or 4096", text)
+		}
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || !slices.Contains([]int{512, 1024, 2048, 4096}, n) {
-		return 0, fmt.Errorf("MC_MTU=%q: want 512, 1024, 2048 or 4096", text)
-	}
-	return n, nil
+	p.TrafficClass, p.ServiceLevel, err = rdma.ParseClasses(c.getenv)
+	return p, err
 }
 
 // checkRails refuses a start that would find no device, before any memory is taken for it. Nothing falls back to tcp: a
@@ -94,7 +93,7 @@ func (d *Daemon) checkRails() error {
 	if d.cfg.Protocol != descriptor.ProtocolRDMA {
 		return nil
 	}
-	if _, err := d.cfg.pathMTU(); err != nil {
+	if _, err := d.cfg.paths(); err != nil {
 		return err
 	}
 	choice, err := d.cfg.chooseRails(-1)
@@ -127,11 +126,12 @@ func (d *Daemon) openRails(ctx context.Context) error {
 	if err := rdma.CheckPinning(d.cfg.fsRoot, d.arena.Bytes(), len(chosen)); err != nil {
 		return fmt.Errorf("--protocol=rdma: %w", err)
 	}
-	mtu, err := d.cfg.pathMTU()
+	cfg, err := d.cfg.paths()
 	if err != nil {
 		return err
 	}
-	f, err := d.cfg.openFabric(rdma.Config{Rails: chosen, MTU: mtu, Log: d.log.Named("rdma"), PeerGID: d.peerGID, Rechoose: d.rechoose})
+	cfg.Rails, cfg.Log, cfg.PeerGID, cfg.Rechoose = chosen, d.log.Named("rdma"), d.peerGID, d.rechoose
+	f, err := d.cfg.openFabric(cfg)
 	if err != nil {
 		return fmt.Errorf("--protocol=rdma: %w", err)
 	}

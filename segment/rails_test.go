@@ -126,6 +126,9 @@ func TestNoSilentFallback(t *testing.T) {
 				return ""
 			}
 		}, `MC_MTU="1500"`},
+		"bad class": {func(_ *testing.T, c *Config, _ *fakeNetwork) {
+			c.getenv = func(name string) string { return map[string]string{"MC_IB_TC": "256"}[name] }
+		}, "MC_IB_TC=256: want a number from 0 to 255"},
 		"verbs fail": {func(_ *testing.T, _ *Config, n *fakeNetwork) { n.err = errors.New("ibv_open_device: EPERM") }, "--protocol=rdma: ibv_open_device"},
 		"not built":  {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.openFabric = nil }, "built without RDMA"},
 		"rails_down": {func(_ *testing.T, c *Config, _ *fakeNetwork) { c.RailsDown = "die" }, "--rails_down=die"},

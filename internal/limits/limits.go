@@ -402,6 +402,12 @@ const (
 	RDMAPorts = 64
 	// RDMAGIDs bounds the GID table of a port: soft RoCE has 1,024 entries, hardware some 256.
 	RDMAGIDs = 4096
+	// RDMAGIDIndexMax is the last place of a GID table that a queue pair can be given: verbs carry the index in a byte.
+	RDMAGIDIndexMax = 255
+	// RDMATrafficClassMax is the largest traffic class, a byte of the IP header.
+	RDMATrafficClassMax = 255
+	// RDMAServiceLevelMax is the largest service level, four bits of InfiniBand's header.
+	RDMAServiceLevelMax = 15
 	// RDMAGIDGap is how many empty entries end the search for filled ones. The kernel fills the first free entry, so more
 	// than these in front of a filled one means that as many addresses came and went; reading soft RoCE's whole table of
 	// one page per entry takes seconds on an emulated machine.
