@@ -3,7 +3,10 @@ package interop
 import (
 	"fmt"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,7 +42,7 @@ func startCouple(t *testing.T, leaseMs int) *couple {
 	t.Helper()
 	p := &couple{t: t, r: newRig(t)}
 	_, p.etcd = startEtcds(t, p.r)
-	p.options = MasterOptions{LeaseMs: leaseMs, Flags: []string{"--enable_ha", "--ha_backend_connstring=" + p.etcd}}
+	p.options = MasterOptions{LeaseMs: leaseMs, Flags: memberFlags(p.r, p.etcd)}
 	p.leader = startMaster(t, p.r, p.options)
 	p.ready(p.leader)
 	p.standby = startMaster(t, p.r, p.options)
@@ -48,6 +51,17 @@ func startCouple(t *testing.T, leaseMs int) *couple {
 		t.Fatalf("the masters are %s and %s", a, b)
 	}
 	return p
+}
+
+// memberFlags make a master one of several. A port on which only masters talk to each other, where there is one, is left to
+// the kernel.
+func memberFlags(r *Rig, etcd string) []string {
+	flags := []string{"--enable_ha", "--ha_backend_connstring=" + etcd}
+	help, _ := exec.Command(filepath.Join(r.Binaries, "mooncake-master"), "--help").CombinedOutput() // start says what is wrong with it
+	if strings.Contains(string(help), "--grpc_port") {
+		flags = append(flags, "--grpc_port=0")
+	}
+	return flags
 }
 
 // address is what clients are given.

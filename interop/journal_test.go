@@ -48,7 +48,7 @@ func TestMasterRestart(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		r := newRig(t)
 		_, etcd := startEtcds(t, r)
-		restarts(t, r, MasterOptions{Flags: []string{"--enable_ha", "--ha_backend_connstring=" + etcd}}, 5*time.Second)
+		restarts(t, r, MasterOptions{Flags: memberFlags(r, etcd)}, 5*time.Second)
 	})
 }
 
