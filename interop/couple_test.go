@@ -58,7 +58,7 @@ func startCouple(t *testing.T, leaseMs int) *couple {
 func memberFlags(r *Rig, etcd string) []string {
 	flags := []string{"--enable_ha", "--ha_backend_connstring=" + etcd}
 	help, _ := exec.Command(filepath.Join(r.Binaries, "mooncake-master"), "--help").CombinedOutput() // start says what is wrong with it
-	if strings.Contains(string(help), "--grpc_port") {
+	if strings.Contains(string(help), " -grpc_port ") {
 		flags = append(flags, "--grpc_port=0")
 	}
 	return flags
