@@ -1,7 +1,9 @@
 package interop
 
 import (
+	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"syscall"
 	"testing"
@@ -17,29 +19,44 @@ func restartMaster(t *testing.T, r *Rig, m *Master, o MasterOptions, sig syscall
 	if _, err := m.ExitCode(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []struct {
-		addr string
-		port *int
-	}{{m.RPC, &o.RPCPort}, {m.Admin, &o.AdminPort}} {
-		_, port, err := net.SplitHostPort(p.addr)
-		if err == nil {
-			*p.port, err = strconv.Atoi(port)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.RPCPort, o.AdminPort = portOf(t, m.RPC), portOf(t, m.Admin)
 	return startMaster(t, r, o)
 }
 
-// TestMasterRestart kills a master that keeps a journal, under clients with and without segments and our daemon: after
-// the start every acknowledged object is read again, byte for byte, nothing is written over one of them, and all of it goes
-// when it is removed.
+// portOf is the port of host:port.
+func portOf(t *testing.T, addr string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestMasterRestart kills a master that keeps a journal, or its log in etcd, under clients with and without segments and our
+// daemon: after the start every acknowledged object is read again, byte for byte, nothing is written over one of them, and
+// all of it goes when it is removed.
 func TestMasterRestart(t *testing.T) {
-	small, large := repeat(1000, 10_000), repeat(4, 20)
-	r := newRig(t)
-	options := MasterOptions{Flags: []string{"--data_dir=" + t.TempDir()}}
+	t.Run("journal", func(t *testing.T) {
+		r := newRig(t)
+		restarts(t, r, MasterOptions{Flags: []string{"--data_dir=" + t.TempDir()}}, 3*time.Second)
+	})
+	t.Run("etcd", func(t *testing.T) {
+		r := newRig(t)
+		_, etcd := startEtcds(t, r)
+		restarts(t, r, MasterOptions{Flags: memberFlags(r, etcd)}, 5*time.Second)
+	})
+}
+
+// restarts does so; all objects that were there before are promised to be readable so long after the start.
+func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duration) {
+	small, large := repeat(2000, 10_000), repeat(4, 20)
 	m := startMaster(t, r, options)
+	eventually(t, startLimit, "the master to be ready", func() bool { return status(m, "/readyz") == http.StatusOK })
 	daemon := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 512 * mib})
 	owner := startStore(t, r, R13, StoreOptions{Master: m.RPC, SegmentBytes: 512 * mib})
 	segments(t, m, 2)
@@ -48,40 +65,46 @@ func TestMasterRestart(t *testing.T) {
 		stores = append(stores, startStore(t, r, R12, StoreOptions{Master: m.RPC, Host: "127.0.0.3"}))
 	}
 	var items []Item
-	for n, s := range stores {
-		own := itemsOf("small/"+strconv.Itoa(n)+"/", small/len(stores), func(int) int64 { return 4096 })
-		own = append(own, itemsOf("large/"+strconv.Itoa(n)+"/", large/len(stores), func(int) int64 { return 16 * mib })...)
+	write := func(s *Store, own []Item, batch int) {
+		t.Helper()
 		var bad []string
-		if err := s.Do("write_many", map[string]any{"items": own}, &bad); err != nil || len(bad) != 0 {
+		if err := s.Do("write_many", map[string]any{"items": own, "batch": batch}, &bad); err != nil || len(bad) != 0 {
 			t.Fatalf("writing: %v, failed %v", err, bad)
 		}
 		items = append(items, own...)
 	}
+	fill := func(prefix string) {
+		t.Helper()
+		for n, s := range stores {
+			write(s, itemsOf(fmt.Sprintf("%s/small/%d/", prefix, n), small/len(stores), func(int) int64 { return 4096 }), 100)
+			write(s, itemsOf(fmt.Sprintf("%s/large/%d/", prefix, n), large/len(stores), func(int) int64 { return 16 * mib }), 1)
+		}
+	}
+	fill("before")
 	put(t, owner, Item{Key: "removed", Size: mib, Seed: 1}, nil)
+	var times figures
 	for round, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		m = restartMaster(t, r, m, options, sig)
 		began := time.Now()
+		m = restartMaster(t, r, m, options, sig)
 		for n, s := range stores {
 			eventually(t, 60*time.Second, "the first read after the restart", func() bool {
 				got, err := s.Get(items[0])
 				return err == nil && got.Same
 			})
-			t.Logf("%v: client %d reads %v after the start", sig, n, time.Since(began).Round(10*time.Millisecond))
+			t.Logf("%v: client %d reads %v after it", sig, n, time.Since(began).Round(10*time.Millisecond))
 		}
-		readAll(t, stores, items)
+		readAll(t, stores[:1], items)
+		times.add("from "+sig.String()+" until all objects were read and compared", time.Since(began))
+		readAll(t, stores[1:], items)
 		if round == 0 {
 			if code, err := remove(owner, "removed"); err != nil || code != codeOK {
 				t.Fatalf("remove after the restart: %d, %v", code, err)
 			}
+			fill("again")
+			readAll(t, stores, items)
 		}
-		more := itemsOf("more/"+strconv.Itoa(round)+"/", small/4, func(int) int64 { return 4096 })
-		var bad []string
-		if err := stores[1].Do("write_many", map[string]any{"items": more}, &bad); err != nil || len(bad) != 0 {
-			t.Fatalf("writing after the restart: %v, failed %v", err, bad)
-		}
-		items = append(items, more...)
-		readAll(t, stores, items)
 	}
+	times.tell(t, map[string]time.Duration{"from " + syscall.SIGKILL.String() + " until all objects were read and compared": promised})
 	absent(t, owner, "removed")
 	segments(t, m, 2)
 	if err := daemon.Signal(syscall.SIGTERM); err != nil {

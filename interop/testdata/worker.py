@@ -298,8 +298,15 @@ def in_threads(n, work):
 
 @op
 def write_many(r):
-    st = STORES[r["store"]]
-    return [i["key"] for i in r["items"] if st.put(i["key"], blob(i["size"], i["seed"]))]
+    """Puts objects, in batches if asked; answers with the keys of those that failed."""
+    st, items, step = STORES[r["store"]], r["items"], r.get("batch") or 1
+    if step == 1:
+        return [i["key"] for i in items if st.put(i["key"], blob(i["size"], i["seed"]))]
+    bad = []
+    for part in (items[at : at + step] for at in range(0, len(items), step)):
+        if st.put_batch([i["key"] for i in part], [blob(i["size"], i["seed"]) for i in part]):
+            bad += [i["key"] for i in part]
+    return bad
 
 
 @op
@@ -329,6 +336,131 @@ def race_put(r):
     values = [blob(r["size"], seed) for seed in range(r["threads"])]
     in_threads(r["threads"], lambda i: rcs.append(st.put(r["key"], values[i])))
     return {"rcs": sorted(rcs), "whole": st.get(r["key"]) in values}
+
+
+class Flood:
+    """Writes new objects from several threads until it is told to stop. Lane t writes the numbers 0, 1, 2, ... as PREFIX/t/NUMBER."""
+
+    def __init__(self, r):
+        self.st, self.r, self.over = STORES[r["store"]], r, threading.Event()
+        self.acked = [[] for _ in range(r["threads"])]  # per lane: [number of the batch, time at which it was answered]
+        self.failed = [[] for _ in range(r["threads"])]
+        self.values = values_of(r["size"])
+        self.errors = []
+        self.threads = [threading.Thread(target=self.work, args=(t,)) for t in range(r["threads"])]
+        for t in self.threads:
+            t.start()
+
+    def work(self, lane):
+        try:
+            self.write(lane)
+        except Exception as e:
+            self.errors.append(f"{type(e).__name__}: {e}")
+
+    def write(self, lane):
+        r, count = self.r, self.r["batch"]
+        pinned, due = config({"with_hard_pin": True}) if r["pin_every"] else None, time.monotonic()
+        number = 0
+        while not self.over.is_set():
+            keys = [f"{r['prefix']}/{lane}/{n}" for n in range(number * count, (number + 1) * count)]
+            values = [self.values[n % len(self.values)] for n in range(number * count, (number + 1) * count)]
+            more = [pinned] if pinned and number % r["pin_every"] == 0 else []
+            rc = self.st.put_batch(keys, values, *more) if count > 1 else self.st.put(keys[0], values[0], *more)
+            (self.failed if rc else self.acked)[lane].append([number, time.time(), rc])
+            number += 1
+            if rc and count > 1:
+                self.over.wait(0.01)  # the client answers at once while it has no master
+            due = max(due + r["pace_ms"] / 1000, time.monotonic() - 0.1)
+            if r["pace_ms"]:
+                self.over.wait(max(0, due - time.monotonic()))
+
+    def state(self):
+        return {"acked": self.acked, "failed": self.failed, "errors": self.errors}
+
+
+class Follower:
+    """Looks for what a Flood writes, also for objects that are not acknowledged yet, and remembers what was to be seen."""
+
+    def __init__(self, r):
+        self.st, self.r, self.over = STORES[r["store"]], r, threading.Event()
+        self.seen = [[] for _ in range(r["threads"])]  # per lane: numbers, ascending
+        self.rounds, self.reads, self.shown, self.wrong, self.errors = 0, 0, 0, [], []
+        self.values = values_of(r["size"])
+        self.thread = threading.Thread(target=self.work)
+        self.threads = [self.thread]
+        self.thread.start()
+
+    def work(self):
+        try:
+            while not self.over.is_set():
+                for lane in range(self.r["threads"]):
+                    self.look(lane)
+                self.rounds += 1
+                self.over.wait(0.002)
+        except Exception as e:
+            self.errors.append(f"{type(e).__name__}: {e}")
+
+    def look(self, lane):
+        """Asks for the next numbers, and for some further on: what failed leaves holes."""
+        seen, step = self.seen[lane], max(1, self.r["batch"])
+        at = seen[-1] + 1 if seen else 0
+        ahead = [at - at % step + step * k for k in range(1, 50)]
+        numbers = list(range(at, at + 100)) + [n for n in ahead if n >= at + 100]
+        answers = self.st.batch_is_exist([f"{self.r['prefix']}/{lane}/{n}" for n in numbers])
+        there = [n for n, a in zip(numbers, answers) if a == 1]
+        if not there:
+            return
+        seen.extend(there)
+        n = there[-1]
+        got = self.st.get(f"{self.r['prefix']}/{lane}/{n}")
+        if len(got) == 0:  # the way to the master may have broken in between
+            self.show()
+            return
+        self.reads += 1
+        if got != self.values[n % len(self.values)]:
+            self.wrong.append(f"{self.r['prefix']}/{lane}/{n}: {len(got)} bytes")
+
+    def show(self):
+        """A put shows of which release a client is: a new leader may take it for one of another."""
+        self.st.put(f"{self.r['show']}/{self.r['prefix']}/{self.shown}", b"shown")
+        self.shown += 1
+
+    def state(self):
+        return {
+            "seen": self.seen, "rounds": self.rounds, "reads": self.reads, "shown": self.shown,
+            "wrong": self.wrong[:3], "errors": self.errors,
+        }
+
+
+def values_of(size):
+    """The values of a lane, by number: they repeat after 251."""
+    return [blob(size, seed) for seed in range(1, 252)]
+
+
+BUSY = {}
+
+
+@op
+def busy_start(r):
+    BUSY[r["name"]] = {"flood": Flood, "follower": Follower}[r["kind"]](r)
+    return True
+
+
+@op
+def busy_state(r):
+    """How many puts of a flood were acknowledged, and when the last one was."""
+    lanes = BUSY[r["name"]].acked
+    last = [lane[-1][1] for lane in map(list, lanes) if lane]
+    return {"acked": sum(map(len, lanes)), "last": max(last, default=0)}
+
+
+@op
+def busy_stop(r):
+    busy = BUSY.pop(r["name"])
+    busy.over.set()
+    for t in busy.threads:
+        t.join()
+    return busy.state()
 
 
 class BeforeWrite:
