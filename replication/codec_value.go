@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -32,16 +31,25 @@ const snapshotZippedAt = 16
 
 // The zipper keeps no state between two uses and starts no goroutine. The unzipper makes nothing longer than a value can
 // be; the one for snapshots is made for each.
+//
+// They are made at the start, not at the first use: what they have inside would belong to the simulation that uses them
+// first, and could not be used by the next.
 var (
-	zipper = sync.OnceValue(func() *zstd.Encoder {
+	zipper = always(func() *zstd.Encoder {
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 		if err != nil {
 			panic("replication: zstd: " + err.Error()) // the options are constants
 		}
+		z.EncodeAll([]byte{0}, nil) // until then it is not complete
 		return z
 	})
-	unzipper = sync.OnceValue(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
+	unzipper = always(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
 )
+
+func always[T any](make func() T) func() T {
+	v := make()
+	return func() T { return v }
+}
 
 func newUnzipper(limit uint64) *zstd.Decoder {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(max(limit, 1)), zstd.WithDecodeAllCapLimit(true))
