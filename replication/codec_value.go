@@ -46,8 +46,8 @@ var (
 	unzipper = always(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
 )
 
-func always[T any](make func() T) func() T {
-	v := make()
+func always[T any](build func() T) func() T {
+	v := build()
 	return func() T { return v }
 }
 
