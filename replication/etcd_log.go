@@ -42,6 +42,28 @@ type Term struct {
 	keeper  keeper
 }
 
+// echo is what the records of a term repeat: the grants of the records before, so that the loss of a few can be told.
+type echo struct {
+	lately []granted
+	total  int64 // bytes of records
+}
+
+// after notes a record that is complete and gives what the next repeats.
+func (e *echo) after(b *batch) (since uint64, before []Grant) {
+	e.total += int64(padded(uint32(len(b.buf) - headerBytes)))
+	e.lately = noted(e.lately, b.number, e.total, b.granted)
+	return e.grants(b.number + 1)
+}
+
+// grants gives what the record of a number repeats.
+func (e *echo) grants(number uint64) (since uint64, before []Grant) {
+	for i := len(e.lately) - 1; i >= 0 && e.lately[i].number+1 == number; i-- {
+		number = e.lately[i].number
+		before = append(before, e.lately[i].grants...)
+	}
+	return number, before
+}
+
 // bootTime is a clock that also counts while the machine sleeps.
 func bootTime() int64 {
 	var ts unix.Timespec
@@ -59,7 +81,10 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	}
 	t.bounded = true
 	t.durable.Store(last)
-	t.open.start(last+1, last+1, nil)
+	echo := echo{h.lately, h.bytes}
+	t.repeat = echo.after
+	since, before := echo.grants(last + 1)
+	t.open.start(last+1, since, before)
 	t.keeper.wrote.Store(h.bytes)
 	t.extend(sent)
 	return t
@@ -155,7 +180,7 @@ func (t *Term) Run(ctx context.Context) error {
 			t.gather(ctx, crowd)
 		}
 		lazy = nil
-		for b := t.take(nil); b != nil; b = t.take(nil) {
+		for b := t.take(); b != nil; b = t.take() {
 			crowd = b.appends
 			if err := t.commit(flushing, b); err != nil {
 				t.depose()

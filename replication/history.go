@@ -47,7 +47,7 @@ func (h *History) apply(e *Entry) error {
 			return fmt.Errorf("records %d to %d: %w", h.Last+1, e.Number-1, errGap)
 		}
 		h.Lost += missing
-		h.repaired = true
+		h.repaired, h.lately = true, nil
 		ranges := make([]catalog.Range, 0, len(e.Before))
 		for _, g := range e.Before {
 			ranges = append(ranges, catalog.Range(g))
@@ -56,10 +56,13 @@ func (h *History) apply(e *Entry) error {
 	}
 	h.Last = e.Number
 	h.advance(e)
+	reason := DroppedOverlap
 	if h.repaired {
-		h.drop(DroppedTaken, h.Catalog.Recover(e.Changes))
-	} else {
-		h.Catalog.Apply(e.Changes)
+		reason = DroppedTaken
+	}
+	if dropped := h.Catalog.Recover(e.Changes); len(dropped) > 0 {
+		h.repaired = true
+		h.drop(reason, dropped)
 	}
 	for i := range e.Names {
 		if n := &e.Names[i]; n.Removed {

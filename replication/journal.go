@@ -128,7 +128,7 @@ func (j *Journal) Run(ctx context.Context) error {
 
 // writeOpen writes the record that is being collected, if it holds anything.
 func (j *Journal) writeOpen() error {
-	b := j.take(j.grantsBefore)
+	b := j.take()
 	if b == nil {
 		return nil
 	}

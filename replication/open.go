@@ -28,6 +28,7 @@ func Open(cfg Config) (*Journal, *History, error) {
 		return nil, nil, err
 	}
 	j := &Journal{core: newCore(), cfg: cfg, lock: lock}
+	j.repeat = func(b *batch) (uint64, []Grant) { return j.grantsBefore(b.number, b.granted) }
 	h, err := j.recover()
 	if err != nil {
 		_ = lock.Close() // the error that led here is the one that counts
@@ -179,7 +180,7 @@ func (j *Journal) readAll(h *History, l listing) (repaired bool, err error) {
 	}
 	j.cfg.Log.Info("journal read", zap.String("dir", j.cfg.Dir), zap.Uint64("records", h.Last), zap.Uint64("lost_records", h.Lost),
 		zap.Uint64("objects", h.Catalog.Stats().Keys), zap.Int("dropped_objects", len(h.Dropped)), zap.Duration("took", time.Since(began)))
-	return repaired || h.Lost > 0, nil
+	return repaired || h.repaired, nil
 }
 
 // identify reads which journal the files are of: the first that tells.
