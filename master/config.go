@@ -89,6 +89,10 @@ type Config struct {
 	HAAck string
 	// Etcd says how etcd is reached.
 	Etcd etcdkv.Access
+	// GRPCPort is where the other masters reach this one; 0 takes any free one. It listens on RPCAddress.
+	GRPCPort int
+	// SnapshotDir, when set, is where snapshots of the log lie that are too large for etcd.
+	SnapshotDir string
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
@@ -106,7 +110,7 @@ func DefaultConfig() Config {
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
-		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
+		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }
 
@@ -121,6 +125,7 @@ func (c *Config) Validate() error {
 		{"rpc_port_v12", c.RPCPortV12, -1},
 		{"metrics_port", c.MetricsPort, 0},
 		{"http_metadata_server_port", c.MetadataPort, 0},
+		{"grpc_port", c.GRPCPort, 0},
 	} {
 		if p.value < p.least || p.value > 65535 {
 			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
@@ -211,6 +216,9 @@ func (c *Config) checkPortsDiffer() error {
 	if c.MetadataServer {
 		wants = append(wants, want{"http_metadata_server_port", c.MetadataHost, c.MetadataPort})
 	}
+	if c.HA {
+		wants = append(wants, want{"grpc_port", c.RPCAddress, c.GRPCPort})
+	}
 	for i, a := range wants {
 		for _, b := range wants[:i] {
 			if a.port > 0 && a.port == b.port && a.host == b.host {
@@ -270,6 +278,10 @@ func (c *Config) String() string {
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
 		add("etcd_compact", c.EtcdCompact)
+		add("grpc_port", c.GRPCPort)
+		if c.SnapshotDir != "" {
+			add("snapshot_dir", c.SnapshotDir)
+		}
 		c.Etcd.Flags(add)
 	}
 	if c.PortsFile != "" {
@@ -286,6 +298,9 @@ func (c Config) With(p Ports) Config {
 	}
 	if c.MetadataServer {
 		c.MetadataPort = p.Metadata
+	}
+	if c.HA {
+		c.GRPCPort = p.GRPC
 	}
 	return c
 }

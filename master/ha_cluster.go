@@ -50,7 +50,7 @@ func (s *Server) joinCluster() error {
 	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
 		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
-		Catalog: s.cfg.catalog(), Log: s.log,
+		SnapshotDir: s.cfg.SnapshotDir, Catalog: s.cfg.catalog(), Log: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err)
@@ -86,6 +86,11 @@ func (s *Server) runCluster(ctx context.Context) error {
 	}
 	group.Go(func() error { return c.member.Follow(living) })
 	group.Go(func() error { return c.member.KeepVigil(living) })
+	group.Go(func() error { return c.member.ServePeers(living, s.listen.peers) })
+	group.Go(func() error {
+		return c.member.KeepPresence(living, hostport.Join(s.cfg.RPCAddress, s.Ports().GRPC))
+	})
+	group.Go(func() error { return c.member.KeepSnapshot(living) })
 	turns, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(living, stop)()

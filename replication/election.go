@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,10 @@ type MemberConfig struct {
 	Address   string        // host:port at which clients reach this master
 	TTL       time.Duration // of the leader's lease
 	Compact   bool          // etcd is told to forget what was deleted
-	Catalog   catalog.Config
-	Log       *zap.Logger
+	// SnapshotDir is where snapshots lie that are too large for etcd; empty: this member keeps none.
+	SnapshotDir string
+	Catalog     catalog.Config
+	Log         *zap.Logger
 
 	// What follows is for tests in a world of their own. Zero means the real one.
 	Store Store                                                       // instead of the etcd at Endpoints
@@ -33,6 +36,8 @@ type MemberConfig struct {
 	// SnapshotBytes is how much may be written since the last snapshot before the next is made. 0 means
 	// limits.LogEtcdSnapshotBytes.
 	SnapshotBytes int64
+	// PartsMax bounds the parts of a snapshot in etcd. 0 means limits.LogParts.
+	PartsMax int
 }
 
 // complete fills in the real world.
@@ -52,6 +57,9 @@ func (c *MemberConfig) complete() error {
 	}
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = limits.LogEtcdSnapshotBytes
+	}
+	if c.PartsMax == 0 {
+		c.PartsMax = limits.LogParts
 	}
 	return nil
 }
@@ -108,7 +116,17 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, changed: make(chan struct{}),
-		shelf: shelf{etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log, rare: rarely(cfg.Log)},
+		shelf: shelf{
+			etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), cluster: cfg.Cluster, catalog: cfg.Catalog, partsMax: cfg.PartsMax,
+			log: cfg.Log, rare: rarely(cfg.Log),
+		},
+	}
+	if cfg.SnapshotDir != "" {
+		dir, err := openSnapshotDir(cfg.SnapshotDir)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--snapshot_dir=%s: %w", cfg.SnapshotDir, err), cfg.Store.Close())
+		}
+		m.shelf.dir = dir
 	}
 	m.state.Store(StateStarting)
 	return m, nil
@@ -123,7 +141,7 @@ func (m *Member) Prove(ctx context.Context) error {
 }
 
 // Close ends the connections.
-func (m *Member) Close() error { return m.shelf.etcd.Close() }
+func (m *Member) Close() error { return errors.Join(m.shelf.etcd.Close(), m.shelf.dir.close()) }
 
 // View tells who leads, and gives a channel that is closed when that changes.
 func (m *Member) View() (View, <-chan struct{}) {

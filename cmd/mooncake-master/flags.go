@@ -201,6 +201,8 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.HAAck, flagHAAck, c.HAAck, "when a call is answered: durable (its outcome is in etcd) or async (it waits to be written; a failover takes back what is not)")
 	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
 	addEtcdFlags(fs, &c.Etcd)
+	fs.IntVar(&c.GRPCPort, "grpc_port", c.GRPCPort, "port on --rpc_address for the other masters, with --enable_ha; 0 takes a free one")
+	fs.StringVar(&c.SnapshotDir, "snapshot_dir", c.SnapshotDir, "directory for snapshots of the log that are too large for etcd; not given: above 32 MiB none is made and the log grows")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }
