@@ -79,8 +79,11 @@ var errNoValue = errors.New("another version wrote it, or something else did")
 
 // unpackValue gives the records of a value. It is bounded by limits.LogValueBytes, whatever the value says.
 func unpackValue(value []byte) ([]byte, error) {
-	if len(value) < valueHeadBytes || !bytes.Equal(value[:codecAt], valueHead[:codecAt]) || value[6] != 0 || value[7] != 0 {
-		return nil, fmt.Errorf("its value does not begin with %q: %w", valueHead, errNoValue)
+	switch {
+	case len(value) < valueHeadBytes || !bytes.HasPrefix(value, valueHead[:4]):
+		return nil, fmt.Errorf("its value does not begin with %q: %w", valueHead[:4], errDamaged)
+	case value[4] != valueHead[4] || value[6] != 0 || value[7] != 0:
+		return nil, fmt.Errorf("its value begins with %q: %w", value[:valueHeadBytes], errNoValue)
 	}
 	switch value[codecAt] {
 	case codecPlain:
@@ -90,7 +93,7 @@ func unpackValue(value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("its value has codec %d: %w", value[codecAt], errNoValue)
 	}
 	if len(value) < zippedAt {
-		return nil, errShort
+		return nil, fmt.Errorf("it ends inside its head: %w", errDamaged)
 	}
 	return unzip(unzipper(), value[zippedAt:], uint64(binary.LittleEndian.Uint32(value[valueHeadBytes:])), limits.LogValueBytes)
 }
@@ -98,14 +101,14 @@ func unpackValue(value []byte) ([]byte, error) {
 // unzip gives exactly as many bytes as were announced.
 func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error) {
 	if length > limit {
-		return nil, fmt.Errorf("it announces %d bytes, the limit is %d", length, limit)
+		return nil, fmt.Errorf("it announces %d bytes, the limit is %d: %w", length, limit, errDamaged)
 	}
 	raw, err := z.DecodeAll(zipped, make([]byte, 0, length))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("zstd: %w", err)
+		return nil, fmt.Errorf("zstd: %w: %w", err, errDamaged)
 	case uint64(len(raw)) != length:
-		return nil, fmt.Errorf("it has %d bytes instead of %d", len(raw), length)
+		return nil, fmt.Errorf("it has %d bytes instead of %d: %w", len(raw), length, errDamaged)
 	}
 	return raw, nil
 }

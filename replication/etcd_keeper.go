@@ -46,7 +46,7 @@ func (t *Term) tidyUp(ctx context.Context) {
 			err = t.rollAgain(ctx)
 		}
 		if isDamage(err) { // found by the way: the next load repairs what it can
-			t.damaged.Store(true)
+			t.harmed(ctx)
 			err = errors.Join(err, t.mend(ctx))
 		}
 		if err == nil {

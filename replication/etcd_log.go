@@ -30,12 +30,14 @@ type Term struct {
 	lease         int64
 	ttl           time.Duration
 	compact       bool
+	harm          Harm  // that the log had taken
 	snapshotBytes int64 // written since the last snapshot before the next is made
 
-	bound atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
-	nudge chan struct{} // holds one item when there is something to tidy up
+	damaged atomic.Bool   // the log is, and was repaired in memory only
+	bound   atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
+	nudge   chan struct{} // holds one item when there is something to tidy up
 
-	mu      sync.Mutex // guards renewed
+	mu      sync.Mutex // guards renewed and harm
 	renewed chan struct{}
 	deposed chan struct{} // closed once; see depose
 	once    sync.Once
@@ -86,6 +88,8 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	since, before := echo.grants(last + 1)
 	t.open.start(last+1, since, before)
 	t.keeper.wrote.Store(h.bytes)
+	t.damaged.Store(h.repaired)
+	t.harm = Harm{h.BadValues, h.Lost, h.DroppedBy}
 	t.extend(sent)
 	return t
 }
@@ -307,9 +311,12 @@ func (t *Term) Close() error { return nil }
 // Stats returns the present figures.
 func (t *Term) Stats() Stats {
 	c := &t.stats
+	t.mu.Lock()
+	harm := t.harm
+	t.mu.Unlock()
 	return Stats{
 		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
 		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
-		Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
+		Harm: harm, Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
 	}
 }

@@ -19,6 +19,8 @@ type History struct {
 	Dropped []string          // keys of objects that damage made doubtful
 	Lost    uint64            // records that could not be read
 
+	BadValues uint64 // of etcd
+
 	DroppedBy map[string]uint64 // reason, see DropReasons → objects
 
 	log      *zap.Logger
