@@ -266,6 +266,9 @@ func (c *cluster) Stats() metrics.Stats {
 		log := c.service.history.term.Stats()
 		ha.LogRecords, ha.LogBytes, ha.LogMicros = log.Records, log.Bytes, uint64(log.WriteTime.Microseconds())
 		ha.Snapshots, ha.Failed, ha.Unacked = log.Snapshots, log.SnapshotErrors, log.Unacked
+		ha.DamagedValues, ha.LostRecords = log.Harm.Values, log.Harm.Records
+		by := log.Harm.Dropped
+		ha.DroppedGranted, ha.DroppedTaken, ha.DroppedOverlapped = by[replication.DroppedGranted], by[replication.DroppedTaken], by[replication.DroppedOverlap]
 		out = c.service.Stats()
 		out.HA = ha
 	}

@@ -88,7 +88,10 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	since, before := echo.grants(last + 1)
 	t.open.start(last+1, since, before)
 	t.keeper.wrote.Store(h.bytes)
-	t.damaged.Store(h.repaired)
+	if h.repaired {
+		t.damaged.Store(true)
+		t.poke() // it is written down at once
+	}
 	t.harm = Harm{h.BadValues, h.Lost, h.DroppedBy}
 	t.extend(sent)
 	return t
