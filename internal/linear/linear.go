@@ -38,11 +38,12 @@ const (
 	Present                    // there is one, and for that reason nothing was done
 	Unknown                    // nobody answered a put, an upsert or a removal
 	Cleared                    // a removal left nothing: neither an object nor what was only begun
+	Either                     // a put took effect, or there was an object already: published clients tell no difference
 )
 
 // String names the outcome.
 func (o Outcome) String() string {
-	return [...]string{"?", "done", "absent", "present", "unknown", "cleared"}[min(int(o), 5)]
+	return [...]string{"?", "done", "absent", "present", "unknown", "cleared", "either"}[min(int(o), 6)]
 }
 
 // Op is one call. Times are on one clock, in any unit.
@@ -53,7 +54,7 @@ type Op struct {
 	Value        uint64 // of a put or an upsert, another for each; of a read, what was found
 	Outcome      Outcome
 	Call, Return int64
-	// Place is which leader was asked. A removal that nobody answers hides the object from the readers of that leader only:
+	// Place is which leader was asked, as far as that is known. A removal that nobody answers hides the object from the readers of that leader only:
 	// while he leads they may miss what another leader still has.
 	Place string
 }
@@ -172,7 +173,7 @@ func events(ops []Op) (out []porcupine.Operation, err error) {
 		end = max(end, o.Call, o.Return)
 	}
 	for _, o := range ops {
-		if o.Kind < Put || o.Kind > Upsert || o.Outcome < Done || o.Outcome > Cleared {
+		if o.Kind < Put || o.Kind > Upsert || o.Outcome < Done || o.Outcome > Either {
 			return nil, fmt.Errorf("no such call or outcome: %v", o)
 		}
 		if o.Outcome == Absent && excused(&o, ops) {
@@ -214,7 +215,7 @@ var model = porcupine.Model{
 			return true, o.Value
 		case o.Kind == Put && o.Outcome == Done:
 			return now == 0, o.Value
-		case o.Kind == Put && o.Outcome == Unknown:
+		case o.Kind == Put && (o.Outcome == Unknown || o.Outcome == Either):
 			if now == 0 {
 				return true, o.Value
 			}
