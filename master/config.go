@@ -74,7 +74,7 @@ type Config struct {
 	// "interval" every JournalSyncEvery, or "never".
 	JournalSync      string
 	JournalSyncEvery time.Duration
-	// ForceEmpty begins anew and puts the files of DataDir aside.
+	// ForceEmpty begins anew: it puts the files of DataDir aside, or makes void what is in etcd.
 	ForceEmpty bool
 	journal    journal // of tests
 
@@ -165,8 +165,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--journal_sync=%q is none of always, interval, never", c.JournalSync)
 	case c.JournalSyncEvery < time.Millisecond || c.JournalSyncEvery > time.Minute:
 		return fmt.Errorf("--journal_sync_interval_ms=%d is outside 1..60000", c.JournalSyncEvery.Milliseconds())
-	case c.ForceEmpty && c.DataDir == "":
-		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
+	case c.ForceEmpty && c.DataDir == "" && !c.HA:
+		return fmt.Errorf("--force_empty needs --data_dir or --enable_ha: without them every start is empty")
 	case c.HAAck != ackDurable && c.HAAck != ackAsync:
 		return fmt.Errorf("--ha_ack=%q is neither durable nor async", c.HAAck)
 	}
@@ -277,6 +277,7 @@ func (c *Config) String() string {
 		add("cluster_id", c.ClusterID)
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
+		add("force_empty", c.ForceEmpty)
 		add("etcd_compact", c.EtcdCompact)
 		add("grpc_port", c.GRPCPort)
 		if c.SnapshotDir != "" {

@@ -49,7 +49,7 @@ func (s *Server) joinCluster() error {
 		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
 	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
-		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
+		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact, ForceEmpty: s.cfg.ForceEmpty,
 		SnapshotDir: s.cfg.SnapshotDir, Catalog: s.cfg.catalog(), Log: s.log,
 	})
 	if err != nil {
@@ -111,11 +111,12 @@ func (s *Server) takeTurns(ctx context.Context) error {
 		}
 		err = s.lead(ctx, term, past)
 		m.Ended(term)
-		past.Catalog.Close()
 		if ctx.Err() != nil {
 			s.handOver(term)
+			past.Catalog.Close() // nobody waits for that
 			return nil
 		}
+		past.Catalog.Close()
 		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()),
 			zap.Uint64("unacked_records", term.Stats().Unacked), zap.Error(err))
 	}

@@ -24,6 +24,8 @@ type MemberConfig struct {
 	Address   string        // host:port at which clients reach this master
 	TTL       time.Duration // of the leader's lease
 	Compact   bool          // etcd is told to forget what was deleted
+	// ForceEmpty makes void what lies in etcd, once, if nobody leads.
+	ForceEmpty bool
 	// SnapshotDir is where snapshots lie that are too large for etcd; empty: this member keeps none.
 	SnapshotDir string
 	Catalog     catalog.Config
@@ -206,7 +208,7 @@ func (m *Member) Follow(ctx context.Context) error {
 func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 	for {
 		m.state.Store(StateCatchingUp)
-		h, err := m.shelf.load(ctx)
+		h, err := m.begin(ctx)
 		if err == nil {
 			var t *Term
 			if t, err = m.standBy(ctx, h); err == nil {
@@ -228,17 +230,39 @@ func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 	}
 }
 
+// begin builds the history: what lies in etcd, or nothing if that is asked for and nobody leads.
+func (m *Member) begin(ctx context.Context) (*History, error) {
+	if !m.cfg.ForceEmpty {
+		return m.shelf.load(ctx)
+	}
+	key := m.shelf.keys.leader
+	leader, _, _, err := m.shelf.etcd.Range(ctx, key, key+"\x00", etcdkv.Page{})
+	if err != nil {
+		return nil, err
+	}
+	if len(leader) > 0 {
+		m.cfg.ForceEmpty = false
+		m.cfg.Log.Warn("--force_empty is ignored: another master leads, and what it has counts", zap.String("leader", string(leader[0].Value)))
+		return m.shelf.load(ctx)
+	}
+	return m.shelf.anewAfter(ctx)
+}
+
 // standBy keeps a history up with the log, and tries to lead whenever nobody does.
 func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 	m.state.Store(StateStandby)
 	m.progress(h.Last)
 	for {
 		view, changed := m.View()
-		if view.Created == 0 {
+		if view.Created == 0 || h.anew {
 			m.state.Store(StateCandidate)
 			t, err := m.campaign(ctx, h)
 			if t != nil || errors.Is(err, errHole) || ctx.Err() != nil {
 				return t, err
+			}
+			if h.anew { // somebody else may lead, on what there is
+				_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the caller asks for the end
+				return nil, errHole
 			}
 			if err != nil {
 				m.shelf.rare.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
@@ -349,6 +373,10 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 			m.mu.Lock()
 			m.term = t
 			m.mu.Unlock()
+			if h.anew {
+				m.cfg.ForceEmpty = false // once is enough
+				m.cfg.Log.Warn("begun anew: everything in the log before is void", zap.String("action", "begun_anew"), zap.Uint64("records", h.Last))
+			}
 			m.setView(View{m.cfg.Address, created}, created)
 			m.cfg.Log.Info("this master leads", zap.String("action", "elected"), zap.Int64("term", created), zap.Uint64("records", h.Last),
 				zap.String("key", keys.leader))

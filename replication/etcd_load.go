@@ -54,11 +54,8 @@ func (s *shelf) load(ctx context.Context) (h *History, err error) {
 				zap.Duration("took", time.Since(began)))
 			return h, nil
 		}
-		if errors.Is(err, errDamaged) {
-			break
-		}
 		if !errors.Is(err, errHole) {
-			return nil, err
+			break
 		}
 	}
 	return s.salvage(ctx, err)

@@ -87,6 +87,10 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	t.repeat = echo.after
 	since, before := echo.grants(last + 1)
 	t.open.start(last+1, since, before)
+	if h.anew {
+		t.open.addAnew()
+		tell(t.wake)
+	}
 	t.keeper.wrote.Store(h.bytes)
 	if h.repaired {
 		t.damaged.Store(true)
@@ -282,7 +286,7 @@ func (t *Term) poke() {
 
 // renew keeps the lease alive.
 func (t *Term) renew(ctx context.Context) {
-	wait := t.ttl / limits.LeaderRenewals
+	wait := time.Duration(0) // the lease may have been drawn a while before it was needed
 	for pause(ctx, wait) {
 		sent := t.boot()
 		err := t.etcd.KeepAlive(ctx, t.lease)

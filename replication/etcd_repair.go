@@ -25,6 +25,7 @@ type found struct {
 	key     string
 	head    header
 	payload []byte
+	anew    bool
 }
 
 // salvage builds the history from a log that cannot be read as it should: a value is damaged, or records are missing and
@@ -47,9 +48,7 @@ func (s *shelf) salvage(ctx context.Context, cause error) (*History, error) {
 		return nil, err
 	}
 	h := newHistory(s.catalog, s.log)
-	if err = pinned.loadSnapshot(ctx, h); err == nil {
-		err = s.applyFound(h, append(rolls, logs...))
-	}
+	err = s.applyFound(h, append(rolls, logs...), func() error { return pinned.loadSnapshot(ctx, h) })
 	if err != nil {
 		h.Catalog.Close()
 		return nil, err
@@ -63,10 +62,51 @@ func (s *shelf) salvage(ctx context.Context, cause error) (*History, error) {
 	return h, nil
 }
 
-// applyFound applies the records that can be read, in their order.
-func (s *shelf) applyFound(h *History, values []etcdkv.KV) error {
+// applyFound applies the records that can be read, in their order: those after the snapshot, or from the last that makes void
+// what was before.
+func (s *shelf) applyFound(h *History, values []etcdkv.KV, loadSnapshot func() error) error {
 	var good []found
-	newest, newestKey := h.Last, ""
+	for _, kv := range values {
+		if first, last, ok := s.keys.span(kv.Key); ok {
+			list, _ := readable(kv, first, last) // what is wrong with it is said below
+			good = append(good, list...)
+		}
+	}
+	slices.SortStableFunc(good, func(a, b found) int { return cmp.Compare(a.head.number, b.head.number) })
+	begins := uint64(0)
+	for i := range good {
+		if good[i].anew {
+			begins = good[i].head.number
+		}
+	}
+	if err := loadSnapshot(); err != nil && begins == 0 {
+		return err
+	}
+	if begins > h.Last {
+		h.begin(begins - 1)
+	}
+	newest, newestKey, err := s.sayWhatIsWrong(h, values)
+	if err != nil {
+		return err
+	}
+	for i := range good {
+		f := &good[i]
+		if f.head.number <= h.Last {
+			continue
+		}
+		if err := h.visit(&f.head, f.payload); err != nil {
+			return fmt.Errorf("etcd key %s: record %d: %w", f.key, f.head.number, err)
+		}
+	}
+	if newest > h.Last {
+		return fmt.Errorf("etcd key %s: records %d to %d: %w", newestKey, h.Last+1, newest, errNewest)
+	}
+	return nil
+}
+
+// sayWhatIsWrong logs and counts the values after the history that are damaged, and tells which key has the newest record.
+func (s *shelf) sayWhatIsWrong(h *History, values []etcdkv.KV) (newest uint64, newestKey string, err error) {
+	newest = h.Last
 	for _, kv := range values {
 		first, last, ok := s.keys.span(kv.Key)
 		if !ok {
@@ -81,29 +121,36 @@ func (s *shelf) applyFound(h *History, values []etcdkv.KV) error {
 		}
 		list, err := readable(kv, first, last)
 		if err != nil && !errors.Is(err, errDamaged) {
-			return fmt.Errorf("etcd key %s: %w", kv.Key, err)
+			return 0, "", fmt.Errorf("etcd key %s: %w", kv.Key, err)
 		}
 		if err != nil {
 			h.BadValues++
 			s.log.Error("a value of the log is damaged", zap.String("action", "log_damaged_key"), zap.String("key", kv.Key),
 				zap.Int("readable_records", len(list)), zap.Error(err))
 		}
-		good = append(good, list...)
 	}
-	slices.SortStableFunc(good, func(a, b found) int { return cmp.Compare(a.head.number, b.head.number) })
-	for i := range good {
-		f := &good[i]
-		if f.head.number <= h.Last {
-			continue
+	return newest, newestKey, nil
+}
+
+// anewAfter prepares a history that makes void what lies in etcd: it begins behind the newest record, readable or not.
+func (s *shelf) anewAfter(ctx context.Context) (*History, error) {
+	h := newHistory(s.catalog, s.log)
+	h.anew, h.repaired = true, true // what is void is deleted as after a repair
+	for _, prefix := range []string{s.keys.logs(), s.keys.rolls()} {
+		newest, _, _, err := s.etcd.Range(ctx, prefix, end(prefix), etcdkv.Page{KeysOnly: true, Last: true, Limit: 1})
+		if err != nil {
+			return nil, err
 		}
-		if err := h.visit(&f.head, f.payload); err != nil {
-			return fmt.Errorf("etcd key %s: record %d: %w", f.key, f.head.number, err)
+		for _, kv := range newest {
+			if _, last, ok := s.keys.span(kv.Key); ok {
+				h.Last = max(h.Last, last)
+			}
 		}
 	}
-	if newest > h.Last {
-		return fmt.Errorf("etcd key %s: records %d to %d: %w", newestKey, h.Last+1, newest, errNewest)
+	if p, found, err := s.currentSnapshot(ctx); err == nil && found {
+		h.Last = max(h.Last, p.Last)
 	}
-	return nil
+	return h, nil
 }
 
 // span reads which records a key of the log has.
@@ -127,10 +174,11 @@ func readable(kv etcdkv.KV, first, last uint64) (list []found, err error) {
 		if fits {
 			payload := text[at+headerBytes : at+headerBytes+int(h.length)]
 			if crc32.Checksum(payload, castagnoli) == h.sum {
-				if _, err := parsePayload(&h, payload); err != nil {
+				e, err := parsePayload(&h, payload)
+				if err != nil {
 					return nil, fmt.Errorf("record %d: %w", h.number, err)
 				}
-				list = append(list, found{kv.Key, h, payload})
+				list = append(list, found{kv.Key, h, payload, e.Anew})
 				at += padded(h.length)
 				continue
 			}

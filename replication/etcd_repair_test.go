@@ -159,3 +159,74 @@ func TestDamageUnderALeader(t *testing.T) {
 		t.Errorf("%d records lost, %d bad values, %d names", h.Lost, h.BadValues, len(h.Names))
 	}
 }
+
+// TestForceEmptyInEtcd begins anew over a log that cannot be repaired, and over one that can be read. A standby that had it all
+// forgets it as well. Where somebody leads nothing happens.
+func TestForceEmptyInEtcd(t *testing.T) {
+	c, m := damagedCluster(t, 20_000, 400)
+	standby := c.join("s:1")
+	h, err := standby.shelf.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { h.Catalog.Close() }()
+	c.etcd.Drop(c.etcd.Keys(c.keys.rolls())[0])
+	anew := c.join("b:1")
+	anew.cfg.ForceEmpty = true
+	second := anew.lead()
+	if s := second.cat.Stats(); s.Keys != 0 || s.Segments != 0 || len(second.history.Names) != 0 {
+		t.Fatalf("begun anew with %+v", s)
+	}
+	second.mount(2, 1<<20)
+	second.names["new"] = "v"
+	second.log.AppendName(NameChange{Name: "new", Value: []byte("v")})
+	second.settle()
+	waitFor(t, "what is void to be deleted", func() bool { return !second.term().damaged.Load() })
+	if _, err := standby.shelf.catchUp(t.Context(), h); errors.Is(err, errHole) { // its next record is in the snapshot by now
+		h.Catalog.Close()
+		if h, err = standby.shelf.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectSame(t, "a standby", describe(t, h.Catalog, names(h)), second.describe())
+	if second.term().Last() <= m.term().Last() {
+		t.Errorf("the numbers begin anew at %d", second.term().Last())
+	}
+	other := c.join("o:1")
+	other.cfg.ForceEmpty = true
+	again, err := other.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Catalog.Close()
+	expectSame(t, "where somebody leads", describe(t, again.Catalog, names(again)), second.describe())
+}
+
+// TestVoidRecord applies the record that makes void what was before, as a standby does.
+func TestVoidRecord(t *testing.T) {
+	c := newCluster(t)
+	m := c.join("a:1").lead()
+	m.mount(1, 1<<20)
+	m.log.AppendName(NameChange{Name: "old", Value: []byte("v")})
+	m.settle()
+	h, err := c.join("s:1").shelf.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { h.Catalog.Close() }()
+	b := new(batch)
+	b.start(h.Last+7, h.Last+7, nil) // what is between does not matter any more
+	b.addAnew()
+	b.addName(&NameChange{Name: "new", Value: []byte("v")})
+	record := b.seal(1)
+	head, ok := readHeader(record)
+	if !ok {
+		t.Fatal("no header")
+	}
+	if err := h.visit(&head, record[headerBytes:headerBytes+int(head.length)]); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.Catalog.Stats(); s.Segments != 0 || len(h.Names) != 1 || h.Last != head.number || h.Lost != 0 {
+		t.Errorf("%d segments, names %v, %d lost", s.Segments, h.Names, h.Lost)
+	}
+}

@@ -23,6 +23,8 @@ type History struct {
 
 	DroppedBy map[string]uint64 // reason, see DropReasons → objects
 
+	cfg      catalog.Config
+	anew     bool // it is to begin with a record that makes void what is in the log
 	log      *zap.Logger
 	lately   []granted // of the records read last
 	bytes    int64     // of records read from journal files
@@ -30,7 +32,7 @@ type History struct {
 }
 
 func newHistory(cfg catalog.Config, log *zap.Logger) *History {
-	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, log: log}
+	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, cfg: cfg, log: log}
 }
 
 // errGap says that too much is missing for what is left to be trusted.
@@ -43,6 +45,9 @@ var errGap = errors.New("too many records in a row are missing: what is left may
 func (h *History) apply(e *Entry) error {
 	if e.Number <= h.Last {
 		return nil
+	}
+	if e.Anew {
+		h.begin(e.Number - 1)
 	}
 	if missing := e.Number - h.Last - 1; missing > 0 {
 		if e.Since > h.Last+1 {
@@ -74,6 +79,12 @@ func (h *History) apply(e *Entry) error {
 		}
 	}
 	return nil
+}
+
+// begin makes the history that of nothing, up to a record.
+func (h *History) begin(last uint64) {
+	h.Catalog.Close()
+	h.Catalog, h.Names, h.lately, h.Last = catalog.New(h.cfg), map[string][]byte{}, nil, last
 }
 
 // advance keeps the latest time. Times of the future, such as the ends of pins, are not when something was decided.
