@@ -94,6 +94,7 @@ type Member struct {
 	newest  atomic.Uint64 // number of the newest record seen in etcd
 	heard   atomic.Int64  // when, in nanoseconds of bootTime
 	state   atomic.Value  // string; see State
+	spare   lease         // used by who stands by, and then by who campaigns; never by both
 
 	mu      sync.Mutex
 	view    View
@@ -119,6 +120,7 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 	m := &Member{
 		cfg: cfg, changed: make(chan struct{}),
 		shelf: shelf{
+			space: new(space),
 			etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), cluster: cfg.Cluster, catalog: cfg.Catalog, partsMax: cfg.PartsMax,
 			log: cfg.Log, rare: rarely(cfg.Log),
 		},
@@ -287,6 +289,7 @@ func (m *Member) tailUntil(ctx context.Context, h *History, changed <-chan struc
 	others.Go(func() {
 		for pause(following, limits.LogCheckMs*time.Millisecond) {
 			m.check(following)
+			m.keepSpare(following)
 		}
 	})
 	ended := make(chan error, 1)
@@ -324,6 +327,7 @@ func (m *Member) check(ctx context.Context) {
 		}
 	}
 	m.heard.Store(m.shelf.boot())
+	m.shelf.look(ctx)
 }
 
 // Standing is how far a member is.
@@ -332,12 +336,21 @@ type Standing struct {
 	Applied, Newest uint64 // records: in the history of this member, and in etcd when it was asked last
 	// Ready tells whether this member leads, or could at once: its history holds what was in etcd a moment ago.
 	Ready bool
+	// Full tells that etcd takes nothing more, as far as this member knows: its master acknowledges nothing, and nobody else
+	// could lead.
+	Full bool
+	// EtcdBytes of its EtcdQuota are taken; 0 when that is not known.
+	EtcdBytes, EtcdQuota int64
 }
 
 // Standing tells how far this member is.
 func (m *Member) Standing() Standing {
 	state, _ := m.state.Load().(string)
-	s := Standing{State: state, Applied: m.applied.Load(), Newest: m.newest.Load()}
+	room := m.shelf.space
+	s := Standing{
+		State: state, Applied: m.applied.Load(), Newest: m.newest.Load(),
+		Full: room.full.Load(), EtcdBytes: room.used.Load(), EtcdQuota: room.quota.Load(),
+	}
 	m.mu.Lock()
 	term := m.term
 	m.mu.Unlock()
@@ -354,22 +367,23 @@ func (m *Member) Standing() Standing {
 // campaign tries to take the lead with a history that is read to its end first. Without a term and an error, another was
 // faster.
 func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
-	if _, err := m.shelf.catchUp(ctx, h); err != nil {
-		return nil, err
+	if !m.Standing().Ready { // else what is missing is read with the taking of the key
+		if _, err := m.shelf.catchUp(ctx, h); err != nil {
+			return nil, err
+		}
+		m.progress(h.Last)
 	}
-	m.progress(h.Last)
 	etcd, keys := m.shelf.etcd, m.shelf.keys
-	sent := m.shelf.boot()
-	lease, ttl, err := etcd.Grant(ctx, m.cfg.TTL)
+	l, err := m.takeSpare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	created, err := m.takeKey(ctx, lease)
+	lease := l.id
+	created, rest, err := m.takeKey(ctx, lease, h.Last)
 	if err == nil && created > 0 {
-		// What the one before has written last may have come after the reading; nothing comes after this.
-		if _, err = m.shelf.catchUp(ctx, h); err == nil {
+		if err = m.finish(ctx, h, rest); err == nil {
 			m.progress(h.Last)
-			t := newTerm(m.shelf, created, lease, min(ttl, m.cfg.TTL), h, sent, &m.cfg)
+			t := newTerm(m.shelf, created, lease, l.ttl, h, l.sent, &m.cfg)
 			m.mu.Lock()
 			m.term = t
 			m.mu.Unlock()
@@ -388,21 +402,39 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	return nil, errors.Join(err, etcd.Revoke(leaving, lease)) // the key goes with the lease, should it come into being late
 }
 
-// takeKey creates the leader's key unless it is there. It returns the revision, or 0.
-func (m *Member) takeKey(ctx context.Context, lease int64) (created int64, err error) {
-	key := m.shelf.keys.leader
-	out, err := m.shelf.etcd.Txn(ctx, []etcdkv.Condition{{Key: key}}, []etcdkv.Op{etcdkv.Put(key, []byte(m.cfg.Address), lease)}, []etcdkv.Op{etcdkv.Get(key)})
+// takeKey creates the leader's key unless it is there. It returns the revision, or 0, and what the log had after a record
+// at that moment, up to a page: nothing comes after it.
+func (m *Member) takeKey(ctx context.Context, lease int64, last uint64) (created int64, rest []etcdkv.KV, err error) {
+	keys := m.shelf.keys
+	key := keys.leader
+	out, err := m.shelf.etcd.Txn(ctx, []etcdkv.Condition{{Key: key}}, []etcdkv.Op{
+		etcdkv.Put(key, []byte(m.cfg.Address), lease), etcdkv.GetRange(keys.log(last+1), end(keys.logs()), limits.LogPageKeys),
+	}, []etcdkv.Op{etcdkv.Get(key)})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, nil, err
 	case out.Done:
-		return out.Revision, nil
+		return out.Revision, out.Got[1], nil
 	case len(out.Got[0]) == 1 && out.Got[0][0].Lease == lease: // an attempt without an answer did it
-		return out.Got[0][0].Created, nil
+		return out.Got[0][0].Created, nil, nil
 	case len(out.Got[0]) == 1:
 		m.setView(View{string(out.Got[0][0].Value), out.Got[0][0].Created}, out.Revision)
 	}
-	return 0, nil
+	return 0, nil, nil
+}
+
+// finish reads what the history lacks: what came with the key, if that is all of it, and else the log.
+func (m *Member) finish(ctx context.Context, h *History, rest []etcdkv.KV) error {
+	if rest == nil || len(rest) >= limits.LogPageKeys {
+		_, err := m.shelf.catchUp(ctx, h)
+		return err
+	}
+	for _, kv := range rest {
+		if err := h.take(&m.shelf.keys, kv.Key, kv.Value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Ended notes that a term is over: the member is a standby again.
