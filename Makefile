@@ -64,6 +64,7 @@ bench:
 # Hours are better spent here than in `make test`: many repetitions, daemons built with the race detector.
 soak: prepare
 	MOONCAKE_RANDOM=1 go test -race -count=5 -timeout 1h $(UNIT)
+	MOONCAKE_RANDOM=1 go test -count=1 -timeout 2h -run '^TestSimulatedCluster$$' ./master -args -seeds 5000
 	go test -count=1 -timeout 4h -v ./interop -args -soak
 
 # Only the tests in the emulated machine.

@@ -13,7 +13,7 @@ type Range struct {
 	Offset, Size uint64
 }
 
-// Recover applies Changes of a history in which something is missing. Where a write needs a range that belongs to an
+// Recover is Apply for Changes of a history in which something may be missing. Where a write needs a range that belongs to an
 // object which only the missing part can have removed, that object goes. It returns the keys of such objects.
 func (c *Catalog) Recover(changes []Change) (dropped []string) {
 	c.mu.Lock()
@@ -22,6 +22,9 @@ func (c *Catalog) Recover(changes []Change) (dropped []string) {
 		ch := &changes[i]
 		if ch.Kind == ChangePut && !c.s.holds(ch) {
 			for _, rc := range ch.Replicas {
+				if seg := c.s.segments.byID[rc.Segment]; seg == nil || seg.isFree(rc.Offset, ch.Size) {
+					continue
+				}
 				dropped = append(dropped, c.vacate(Range{rc.Segment, rc.Offset, ch.Size}, ch.Key)...)
 			}
 		}
@@ -29,6 +32,7 @@ func (c *Catalog) Recover(changes []Change) (dropped []string) {
 	}
 	c.s.segments.settle()
 	c.s.tidy(limits.CatalogSliceItems)
+	c.s.reaccount(limits.CatalogSliceItems)
 	return dropped
 }
 

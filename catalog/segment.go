@@ -45,6 +45,15 @@ func (seg *segment) free(offset, size uint64) {
 	}
 }
 
+// isFree tells whether nothing of a range is taken.
+func (seg *segment) isFree(offset, size uint64) bool {
+	if !seg.space.Reserve(offset, size) {
+		return false
+	}
+	seg.free(offset, size)
+	return true
+}
+
 // segmentTable finds segments by number, id and name.
 type segmentTable struct {
 	list    []*segment                 // by number; nil where none is

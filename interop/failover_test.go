@@ -14,7 +14,7 @@ import (
 // joinMasters starts a master that shares its log with others in etcd, and waits until it leads or could.
 func joinMasters(t *testing.T, r *Rig, etcd string) *Master {
 	t.Helper()
-	m := startMaster(t, r, MasterOptions{Flags: []string{"--enable_ha", "--ha_backend_connstring=" + etcd}})
+	m := startMaster(t, r, MasterOptions{Flags: []string{"--enable_ha", "--ha_backend_connstring=" + etcd, "--grpc_port=0"}})
 	eventually(t, startLimit, "a master to be ready", func() bool { return status(m, "/readyz") == http.StatusOK })
 	return m
 }

@@ -96,7 +96,7 @@ type Config struct {
 	// "interval" every JournalSyncEvery, or "never".
 	JournalSync      string
 	JournalSyncEvery time.Duration
-	// ForceEmpty begins anew and puts the files of DataDir aside.
+	// ForceEmpty begins anew: it puts the files of DataDir aside, or makes void what is in etcd.
 	ForceEmpty bool
 	journal    journal // of tests
 
@@ -111,6 +111,10 @@ type Config struct {
 	HAAck string
 	// Etcd says how etcd is reached.
 	Etcd etcdkv.Access
+	// GRPCPort is where the other masters reach this one; 0 takes any free one. It listens on RPCAddress.
+	GRPCPort int
+	// SnapshotDir, when set, is where snapshots of the log lie that are too large for etcd.
+	SnapshotDir string
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
@@ -132,7 +136,7 @@ func DefaultConfig() Config {
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
 		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
-		HABackend: "etcd", ClusterID: "mooncake_cluster", LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
+		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }
 
@@ -147,6 +151,7 @@ func (c *Config) Validate() error {
 		{"rpc_port_v12", c.RPCPortV12, -1},
 		{"metrics_port", c.MetricsPort, 0},
 		{"http_metadata_server_port", c.MetadataPort, 0},
+		{"grpc_port", c.GRPCPort, 0},
 	} {
 		if p.value < p.least || p.value > 65535 {
 			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
@@ -186,8 +191,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--journal_sync=%q is none of always, interval, never", c.JournalSync)
 	case c.JournalSyncEvery < time.Millisecond || c.JournalSyncEvery > time.Minute:
 		return fmt.Errorf("--journal_sync_interval_ms=%d is outside 1..60000", c.JournalSyncEvery.Milliseconds())
-	case c.ForceEmpty && c.DataDir == "":
-		return fmt.Errorf("--force_empty needs --data_dir: without one every start is empty")
+	case c.ForceEmpty && c.DataDir == "" && !c.HA:
+		return fmt.Errorf("--force_empty needs --data_dir or --enable_ha: without them every start is empty")
 	case c.HAAck != ackDurable && c.HAAck != ackAsync:
 		return fmt.Errorf("--ha_ack=%q is neither durable nor async", c.HAAck)
 	}
@@ -242,6 +247,9 @@ func (c *Config) checkPortsDiffer() error {
 	wants := []want{{"rpc_port", c.RPCAddress, c.RPCPort}, {"rpc_port_v12", c.RPCAddress, c.RPCPortV12}, {"metrics_port", c.MetricsHost, c.MetricsPort}}
 	if c.MetadataServer {
 		wants = append(wants, want{"http_metadata_server_port", c.MetadataHost, c.MetadataPort})
+	}
+	if c.HA {
+		wants = append(wants, want{"grpc_port", c.RPCAddress, c.GRPCPort})
 	}
 	for i, a := range wants {
 		for _, b := range wants[:i] {
@@ -308,7 +316,12 @@ func (c *Config) String() string {
 		add("cluster_id", c.ClusterID)
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
+		add("force_empty", c.ForceEmpty)
 		add("etcd_compact", c.EtcdCompact)
+		add("grpc_port", c.GRPCPort)
+		if c.SnapshotDir != "" {
+			add("snapshot_dir", c.SnapshotDir)
+		}
 		c.Etcd.Flags(add)
 	}
 	if c.PortsFile != "" {
@@ -325,6 +338,9 @@ func (c Config) With(p Ports) Config {
 	}
 	if c.MetadataServer {
 		c.MetadataPort = p.Metadata
+	}
+	if c.HA {
+		c.GRPCPort = p.GRPC
 	}
 	return c
 }

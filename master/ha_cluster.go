@@ -49,8 +49,8 @@ func (s *Server) joinCluster() error {
 		linger: limits.HandOverMs * time.Millisecond, successor: limits.SuccessorMs * time.Millisecond,
 	}
 	c.member, err = replication.OpenMember(replication.MemberConfig{
-		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact,
-		Catalog: s.cfg.catalog(), Log: s.log,
+		Endpoints: endpoints, Access: s.cfg.Etcd, Cluster: s.cfg.ClusterID, Address: c.self, TTL: s.cfg.LeaderTTL, Compact: s.cfg.EtcdCompact, ForceEmpty: s.cfg.ForceEmpty,
+		SnapshotDir: s.cfg.SnapshotDir, Catalog: s.cfg.catalog(), Log: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err)
@@ -86,6 +86,11 @@ func (s *Server) runCluster(ctx context.Context) error {
 	}
 	group.Go(func() error { return c.member.Follow(living) })
 	group.Go(func() error { return c.member.KeepVigil(living) })
+	group.Go(func() error { return c.member.ServePeers(living, s.listen.peers) })
+	group.Go(func() error {
+		return c.member.KeepPresence(living, hostport.Join(s.cfg.RPCAddress, s.Ports().GRPC))
+	})
+	group.Go(func() error { return c.member.KeepSnapshot(living) })
 	turns, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(living, stop)()
@@ -106,11 +111,12 @@ func (s *Server) takeTurns(ctx context.Context) error {
 		}
 		err = s.lead(ctx, term, past)
 		m.Ended(term)
-		past.Catalog.Close()
 		if ctx.Err() != nil {
 			s.handOver(term)
+			past.Catalog.Close() // nobody waits for that
 			return nil
 		}
+		past.Catalog.Close()
 		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()),
 			zap.Uint64("unacked_records", term.Stats().Unacked), zap.Error(err))
 	}
@@ -261,6 +267,9 @@ func (c *cluster) Stats() metrics.Stats {
 		log := c.service.history.term.Stats()
 		ha.LogRecords, ha.LogBytes, ha.LogMicros = log.Records, log.Bytes, uint64(log.WriteTime.Microseconds())
 		ha.Snapshots, ha.Failed, ha.Unacked = log.Snapshots, log.SnapshotErrors, log.Unacked
+		ha.DamagedValues, ha.LostRecords = log.Harm.Values, log.Harm.Records
+		by := log.Harm.Dropped
+		ha.DroppedGranted, ha.DroppedTaken, ha.DroppedOverlapped = by[replication.DroppedGranted], by[replication.DroppedTaken], by[replication.DroppedOverlap]
 		out = c.service.Stats()
 		out.HA = ha
 	}

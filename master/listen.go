@@ -17,7 +17,7 @@ import (
 // listeners are all the ports of a master. They are bound together, before any of them serves: a launcher takes an
 // open call port for a master that works.
 type listeners struct {
-	rpc, rpcV12, admin, metadata net.Listener
+	rpc, rpcV12, admin, metadata, peers net.Listener
 }
 
 func (c *Config) listen() (l listeners, err error) {
@@ -35,6 +35,11 @@ func (c *Config) listen() (l listeners, err error) {
 			return l, err
 		}
 	}
+	if c.HA {
+		if l.peers, err = listen(c.RPCAddress, c.GRPCPort, "--rpc_address", "--grpc_port"); err != nil {
+			return l, err
+		}
+	}
 	if c.RPCPortV12 >= 0 {
 		if l.rpcV12, err = listen(c.RPCAddress, c.RPCPortV12, "--rpc_address", "--rpc_port_v12"); err != nil {
 			return l, err
@@ -46,7 +51,7 @@ func (c *Config) listen() (l listeners, err error) {
 
 func (l *listeners) all() []net.Listener {
 	var open []net.Listener
-	for _, ln := range []net.Listener{l.rpc, l.rpcV12, l.admin, l.metadata} {
+	for _, ln := range []net.Listener{l.rpc, l.rpcV12, l.admin, l.metadata, l.peers} {
 		if ln != nil {
 			open = append(open, ln)
 		}
@@ -91,7 +96,7 @@ func listen(host string, port int, hostFlag, portFlag string) (net.Listener, err
 
 // Ports are the real ports of a running master; 0 = not open.
 type Ports struct {
-	RPC, RPCV12, Metrics, Metadata int
+	RPC, RPCV12, Metrics, Metadata, GRPC int
 }
 
 func (l *listeners) ports() Ports {
@@ -101,7 +106,7 @@ func (l *listeners) ports() Ports {
 		}
 		return ln.Addr().(*net.TCPAddr).Port
 	}
-	return Ports{RPC: port(l.rpc), RPCV12: port(l.rpcV12), Metrics: port(l.admin), Metadata: port(l.metadata)}
+	return Ports{RPC: port(l.rpc), RPCV12: port(l.rpcV12), Metrics: port(l.admin), Metadata: port(l.metadata), GRPC: port(l.peers)}
 }
 
 // portsFile is where a launcher looks for the real ports. It appears complete, or not at all.
@@ -131,6 +136,9 @@ func openPortsFile(path string) (*portsFile, error) {
 
 func (f *portsFile) write(p Ports) error {
 	_, err := fmt.Fprintf(f.part, "rpc_port=%d\nrpc_port_v12=%d\nmetrics_port=%d\nhttp_metadata_server_port=%d\n", p.RPC, p.RPCV12, p.Metrics, p.Metadata)
+	if err == nil && p.GRPC != 0 {
+		_, err = fmt.Fprintf(f.part, "grpc_port=%d\n", p.GRPC)
+	}
 	if err = errors.Join(err, f.part.Close()); err == nil {
 		err = os.Rename(f.part.Name(), f.path)
 	}

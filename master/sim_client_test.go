@@ -146,9 +146,13 @@ func simInvoke[Req, Rep any](c *simClient, call *wire.Call[Req, Rep], req *Req) 
 
 // run makes random calls until the end.
 func (c *simClient) run() {
-	for c.wait(time.Duration(c.dice.Int64N(int64(60 * time.Millisecond)))) {
+	for c.wait(time.Duration(c.dice.Int64N(int64(80 * time.Millisecond)))) {
 		key := fmt.Sprintf("key-%d", c.dice.IntN(simKeys))
 		switch n := c.dice.IntN(20); {
+		case n < 5:
+			c.put(key)
+		case n < 7 && !c.w.plan.small: // without room an upsert may go over what others read
+			c.upsert(key)
 		case n < 7:
 			c.put(key)
 		case n < 13:
@@ -161,31 +165,39 @@ func (c *simClient) run() {
 	}
 }
 
-// add writes a call down. err is that of the call, code what it answered.
+// add writes a call down, as far as it says anything in this world.
 func (c *simClient) add(kind linear.Kind, key string, value uint64, began int64, outcome linear.Outcome, place string) {
+	if c.w.plan.async && (kind == linear.Put || kind == linear.Upsert || kind == linear.Remove) {
+		if outcome == linear.Absent {
+			return
+		}
+		outcome = linear.Unknown
+	}
+	if c.w.plan.small { // any object may be gone at any time
+		switch {
+		case outcome == linear.Absent:
+			return
+		case kind == linear.Put:
+			kind = linear.Upsert
+		case kind == linear.Remove && outcome == linear.Done:
+			outcome = linear.Cleared
+		}
+	}
 	c.w.history.Add(linear.Op{
 		Client: c.number, Key: key, Kind: kind, Value: value, Outcome: outcome, Call: began, Return: c.w.now(), Place: place,
 	})
 }
 
 func (c *simClient) put(key string) {
-	w := c.w
-	size := uint64(1 + c.dice.IntN(3000))
 	started, _, err := simInvoke(c, &wire.PutStart, &wire.PutStartRequest{
-		ClientID: c.id, Key: key, Size: size, Config: wire.ReplicateConfig{ReplicaNum: 1 + c.dice.Uint64N(2)},
+		ClientID: c.id, Key: key, Size: c.size(), Config: wire.ReplicateConfig{ReplicaNum: 1 + c.dice.Uint64N(2)},
 	})
 	if err != nil || started.Err != 0 {
 		return
 	}
-	version := w.version.Add(1)
-	for _, half := range []uint64{0, 1} {
-		for i := range started.Value {
-			b := &started.Value[i].DescriptorVariant.Memory.BufferDescriptor
-			w.ram[b.TransportEndpoint].write(b.BufferAddress+half*(size/2), b.BufferAddress+size/2+half*(size-size/2), version)
-		}
-		if !c.wait(time.Duration(c.dice.Int64N(int64(5 * time.Millisecond)))) {
-			return
-		}
+	version, goesOn := c.fill(started.Value)
+	if !goesOn {
+		return
 	}
 	switch c.dice.IntN(25) {
 	case 0: // it forgets about it
@@ -194,17 +206,61 @@ func (c *simClient) put(key string) {
 		_, _, _ = simInvoke(c, &wire.PutRevoke, &wire.PutRevokeRequest{ClientID: c.id, Key: key, ReplicaType: wire.ReplicaTypeAll})
 		return
 	}
-	began := w.now()
-	ended, place, err := simInvoke(c, &wire.PutEnd, &wire.PutEndRequest{
-		ClientID: c.id, ReplicaType: wire.ReplicaTypeAll,
-		Object: wire.ObjectMeta{Key: key, ObjectChecksum: wire.Opt[uint64]{Set: true, Value: version}},
+	began := c.w.now()
+	ended, place, err := simInvoke(c, &wire.PutEnd, &wire.PutEndRequest{ClientID: c.id, ReplicaType: wire.ReplicaTypeAll, Object: simMeta(key, version)})
+	c.addWrite(linear.Put, key, version, began, place, ended.Err, err)
+}
+
+func (c *simClient) upsert(key string) {
+	started, _, err := simInvoke(c, &wire.UpsertStart, &wire.UpsertStartRequest{
+		ClientID: c.id, Key: key, Size: c.size(), Config: wire.ReplicateConfig{ReplicaNum: 1},
 	})
+	if err != nil || started.Err != 0 {
+		return
+	}
+	version, goesOn := c.fill(started.Value)
+	if !goesOn || c.dice.IntN(25) == 0 {
+		return
+	}
+	began := c.w.now()
+	ended, place, err := simInvoke(c, &wire.UpsertEnd, &wire.UpsertEndRequest{ClientID: c.id, ReplicaType: wire.ReplicaTypeAll, Object: simMeta(key, version)})
+	c.addWrite(linear.Upsert, key, version, began, place, ended.Err, err)
+}
+
+func (c *simClient) size() uint64 { return uint64(1 + c.dice.IntN(3000)) }
+
+func simMeta(key string, version uint64) wire.ObjectMeta {
+	return wire.ObjectMeta{Key: key, ObjectChecksum: wire.Opt[uint64]{Set: true, Value: version}}
+}
+
+// addWrite writes down how a write ended. One that is refused has no effect.
+func (c *simClient) addWrite(kind linear.Kind, key string, version uint64, began int64, place string, code wire.ErrorCode, err error) {
 	switch {
 	case errors.Is(err, errUnanswered):
-		c.add(linear.Put, key, version, began, linear.Unknown, place)
-	case err == nil && ended.Err == 0:
-		c.add(linear.Put, key, version, began, linear.Done, place)
+		c.add(kind, key, version, began, linear.Unknown, place)
+	case err == nil && code == 0:
+		c.add(kind, key, version, began, linear.Done, place)
 	}
+}
+
+// fill writes the bytes of an object, in two halves; false when the client is to end.
+func (c *simClient) fill(replicas []wire.ReplicaDescriptor) (version uint64, goesOn bool) {
+	version = c.w.version.Add(1)
+	for half := range uint64(2) {
+		for i := range replicas {
+			b := &replicas[i].DescriptorVariant.Memory.BufferDescriptor
+			middle := b.BufferAddress + b.Size/2
+			from, to := b.BufferAddress, middle
+			if half == 1 {
+				from, to = middle, b.BufferAddress+b.Size
+			}
+			c.w.ram[b.TransportEndpoint].write(from, to, version)
+		}
+		if !c.wait(time.Duration(c.dice.Int64N(int64(5 * time.Millisecond)))) {
+			return version, false
+		}
+	}
+	return version, true
 }
 
 func (c *simClient) get(key string) {
@@ -292,6 +348,9 @@ func (c *simClient) own(owner int) {
 	seg := wire.Segment{
 		ID: wire.UUID{Hi: 9, Lo: uint64(owner)}, Name: fmt.Sprintf("segment-%d", owner), Base: 1 << 44, Size: simSegment,
 		TeEndpoint: simEndpoint(owner), Protocol: "tcp",
+	}
+	if c.w.plan.small {
+		seg.Size = simSmall
 	}
 	mounted := false
 	for {

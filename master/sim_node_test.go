@@ -71,6 +71,9 @@ func (n *node) config() Config {
 	cfg.HA, cfg.LeaderTTL, cfg.ClusterID, cfg.RPCAddress = true, simTTL, "sim", n.name
 	cfg.LeaseTTL, cfg.PutDiscard, cfg.PutRelease = simLease, 2*time.Second, 100*time.Second
 	cfg.HighWatermark = 1
+	if n.w.plan.async {
+		cfg.HAAck = ackAsync
+	}
 	return cfg
 }
 

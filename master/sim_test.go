@@ -42,7 +42,7 @@ func TestSimulatedCluster(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := simulate(t, seed, simPlan{})
+			w := simulate(t, seed, planOf(seed))
 			if len(w.broken) > 0 {
 				t.Errorf("seed %d breaks what is promised:\n  %s\nrepeat it with: go test ./master -run '^TestSimulatedCluster$' -args -seed %d\n%s",
 					seed, strings.Join(w.broken, "\n  "), seed, w.lines.String())
@@ -79,7 +79,7 @@ func TestSimulationSees(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			const enough = 100
+			const enough = 300
 			for seed := range uint64(enough) {
 				if w := simulate(t, seed+1, c.plan); len(w.broken) > 0 {
 					t.Logf("seed %d: %s", w.seed, w.broken[0])
@@ -130,9 +130,9 @@ func (w *world) run() {
 	}
 	w.hurt(w.dice("fault", 0))
 	w.note("all is well again")
-	pass(simHeals / 2)
+	pass(simHeals)
 	answered := w.answers.Load()
-	pass(simHeals / 2)
+	pass(time.Second)
 	if w.answers.Load() == answered {
 		w.breach("nobody leads %v after all is well", simHeals)
 	}
@@ -156,7 +156,7 @@ func (w *world) hurt(dice *rand.Rand) {
 	busy := make([]bool, len(w.nodes))
 	var mu sync.Mutex
 	for end := time.Now().Add(simLasts); time.Now().Before(end); {
-		pass(100*time.Millisecond + time.Duration(dice.Int64N(int64(1500*time.Millisecond))))
+		pass(50*time.Millisecond + time.Duration(dice.Int64N(int64(1200*time.Millisecond))))
 		i := dice.IntN(len(w.nodes))
 		if leader := w.leader(); leader != nil && dice.IntN(5) < 3 {
 			for j, n := range w.nodes {

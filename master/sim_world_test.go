@@ -22,6 +22,9 @@ import (
 
 // simPlan is how a simulated cluster runs, and what of the product's rules is taken away from it.
 type simPlan struct {
+	async bool // --ha_ack=async: what was answered may be taken back, what was read may not
+	small bool // the pool is too small: objects are evicted
+
 	unfenced bool // etcd does not look at the condition on the leader's key
 	unbound  bool // answers are given however long the lease was not renewed
 	early    bool // answers do not wait for the log
@@ -31,8 +34,8 @@ type simPlan struct {
 
 // What a simulation consists of.
 const (
-	simLasts   = 12 * time.Second // with faults
-	simHeals   = 8 * time.Second  // a leader must be there by then
+	simLasts   = 9 * time.Second // with faults
+	simHeals   = 4 * time.Second // a leader must be there by then
 	simMasters = 3
 	simClients = 4
 	simOwners  = 2
@@ -41,8 +44,12 @@ const (
 	simLease   = 300 * time.Millisecond
 	simLeader  = "mooncake-store/sim/master_view"
 	simPrefix  = "/mooncake-go/sim/"
-	simSegment = 1 << 16
+	simSegment = 1 << 18
+	simSmall   = 1 << 13
 )
+
+// planOf gives every fifth seed a cluster that answers early, and another fifth a small pool.
+func planOf(seed uint64) simPlan { return simPlan{async: seed%5 == 0, small: seed%5 == 1} }
 
 // world is one run of a simulated cluster: masters that share a log in a simulated etcd, owners of segments, clients that
 // put, read and remove, and a hand that hurts all of them. Everything random follows from the seed. Goroutines that are due

@@ -16,6 +16,10 @@ type HA struct {
 	Snapshots  uint64
 	Failed     uint64 // snapshots that failed
 	Unacked    uint64 // decisions that are not in etcd yet
+
+	// What damage of the log took: values that could not be read, records lost with them, objects dropped by reason.
+	DamagedValues, LostRecords                      uint64
+	DroppedGranted, DroppedTaken, DroppedOverlapped uint64
 }
 
 // haRows are the series that only a master that is one of several has.
@@ -35,6 +39,11 @@ var haRows = []struct {
 	{"master_ha_log_wait_microseconds", "Time that writing to etcd took in the term under way", gauge, func(h *HA) uint64 { return h.LogMicros }},
 	{"master_ha_snapshots", "Snapshots of the log made in the term under way", gauge, func(h *HA) uint64 { return h.Snapshots }},
 	{"master_ha_snapshot_failures", "Snapshots of the log that failed in the term under way", gauge, func(h *HA) uint64 { return h.Failed }},
+	{"master_ha_log_damaged_values", "Values in etcd that could not be read as they should, as the leader found the log", gauge, func(h *HA) uint64 { return h.DamagedValues }},
+	{"master_ha_log_lost_records", "Records of the log that were lost, as the leader found it", gauge, func(h *HA) uint64 { return h.LostRecords }},
+	{"master_ha_dropped_range_granted", "Objects dropped because a lost record may have given their bytes to a writer", gauge, func(h *HA) uint64 { return h.DroppedGranted }},
+	{"master_ha_dropped_range_taken", "Objects dropped because a later record gave their bytes to another", gauge, func(h *HA) uint64 { return h.DroppedTaken }},
+	{"master_ha_dropped_range_overlap", "The same, although no record was lost", gauge, func(h *HA) uint64 { return h.DroppedOverlapped }},
 	{"master_ha_unacked_records", "Decisions that are not in etcd yet; with --ha_ack=async calls may have been answered all the same", gauge, func(h *HA) uint64 { return h.Unacked }},
 }
 

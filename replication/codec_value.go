@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -32,16 +31,25 @@ const snapshotZippedAt = 16
 
 // The zipper keeps no state between two uses and starts no goroutine. The unzipper makes nothing longer than a value can
 // be; the one for snapshots is made for each.
+//
+// They are made at the start, not at the first use: what they have inside would belong to the simulation that uses them
+// first, and could not be used by the next.
 var (
-	zipper = sync.OnceValue(func() *zstd.Encoder {
+	zipper = always(func() *zstd.Encoder {
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 		if err != nil {
 			panic("replication: zstd: " + err.Error()) // the options are constants
 		}
+		z.EncodeAll([]byte{0}, nil) // until then it is not complete
 		return z
 	})
-	unzipper = sync.OnceValue(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
+	unzipper = always(func() *zstd.Decoder { return newUnzipper(limits.LogValueBytes) })
 )
+
+func always[T any](build func() T) func() T {
+	v := build()
+	return func() T { return v }
+}
 
 func newUnzipper(limit uint64) *zstd.Decoder {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(max(limit, 1)), zstd.WithDecodeAllCapLimit(true))
@@ -71,8 +79,11 @@ var errNoValue = errors.New("another version wrote it, or something else did")
 
 // unpackValue gives the records of a value. It is bounded by limits.LogValueBytes, whatever the value says.
 func unpackValue(value []byte) ([]byte, error) {
-	if len(value) < valueHeadBytes || !bytes.Equal(value[:codecAt], valueHead[:codecAt]) || value[6] != 0 || value[7] != 0 {
-		return nil, fmt.Errorf("its value does not begin with %q: %w", valueHead, errNoValue)
+	switch {
+	case len(value) < valueHeadBytes || !bytes.HasPrefix(value, valueHead[:4]):
+		return nil, fmt.Errorf("its value does not begin with %q: %w", valueHead[:4], errDamaged)
+	case value[4] != valueHead[4] || value[6] != 0 || value[7] != 0:
+		return nil, fmt.Errorf("its value begins with %q: %w", value[:valueHeadBytes], errNoValue)
 	}
 	switch value[codecAt] {
 	case codecPlain:
@@ -82,7 +93,7 @@ func unpackValue(value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("its value has codec %d: %w", value[codecAt], errNoValue)
 	}
 	if len(value) < zippedAt {
-		return nil, errShort
+		return nil, fmt.Errorf("it ends inside its head: %w", errDamaged)
 	}
 	return unzip(unzipper(), value[zippedAt:], uint64(binary.LittleEndian.Uint32(value[valueHeadBytes:])), limits.LogValueBytes)
 }
@@ -90,14 +101,14 @@ func unpackValue(value []byte) ([]byte, error) {
 // unzip gives exactly as many bytes as were announced.
 func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error) {
 	if length > limit {
-		return nil, fmt.Errorf("it announces %d bytes, the limit is %d", length, limit)
+		return nil, fmt.Errorf("it announces %d bytes, the limit is %d: %w", length, limit, errDamaged)
 	}
 	raw, err := z.DecodeAll(zipped, make([]byte, 0, length))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("zstd: %w", err)
+		return nil, fmt.Errorf("zstd: %w: %w", err, errDamaged)
 	case uint64(len(raw)) != length:
-		return nil, fmt.Errorf("it has %d bytes instead of %d", len(raw), length)
+		return nil, fmt.Errorf("it has %d bytes instead of %d: %w", len(raw), length, errDamaged)
 	}
 	return raw, nil
 }

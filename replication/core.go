@@ -21,6 +21,8 @@ type core struct {
 	settled func(number uint64)
 	stats   counters
 	bounded bool // records have a limited size: see batch.isFull
+	// repeat tells what the record after one that is complete repeats. It is called once for each, in their order.
+	repeat func(b *batch) (since uint64, before []Grant)
 
 	mu      sync.Mutex
 	full    []*batch // as large as they may be, oldest first
@@ -122,11 +124,12 @@ func (c *core) closeOpen() {
 	if c.open, c.spare = c.spare, nil; c.open == nil {
 		c.open = new(batch)
 	}
-	c.open.start(b.number+1, b.number+1, nil)
+	since, before := c.repeat(b)
+	c.open.start(b.number+1, since, before)
 }
 
-// take gives the oldest record that holds something; nil when none does. echo tells what the record after it repeats.
-func (c *core) take(echo func(number uint64, own []Grant) (since uint64, before []Grant)) *batch {
+// take gives the oldest record that holds something; nil when none does.
+func (c *core) take() *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.full) > 0 {
@@ -142,10 +145,7 @@ func (c *core) take(echo func(number uint64, own []Grant) (since uint64, before 
 	if c.open, c.spare = c.spare, nil; c.open == nil {
 		c.open = new(batch)
 	}
-	since, before := b.number+1, []Grant(nil)
-	if echo != nil {
-		since, before = echo(b.number, b.granted)
-	}
+	since, before := c.repeat(b)
 	c.open.start(b.number+1, since, before)
 	return b
 }

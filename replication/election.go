@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,12 @@ type MemberConfig struct {
 	Address   string        // host:port at which clients reach this master
 	TTL       time.Duration // of the leader's lease
 	Compact   bool          // etcd is told to forget what was deleted
-	Catalog   catalog.Config
-	Log       *zap.Logger
+	// ForceEmpty makes void what lies in etcd, once, if nobody leads.
+	ForceEmpty bool
+	// SnapshotDir is where snapshots lie that are too large for etcd; empty: this member keeps none.
+	SnapshotDir string
+	Catalog     catalog.Config
+	Log         *zap.Logger
 
 	// What follows is for tests in a world of their own. Zero means the real one.
 	Store Store                                                       // instead of the etcd at Endpoints
@@ -33,6 +38,8 @@ type MemberConfig struct {
 	// SnapshotBytes is how much may be written since the last snapshot before the next is made. 0 means
 	// limits.LogEtcdSnapshotBytes.
 	SnapshotBytes int64
+	// PartsMax bounds the parts of a snapshot in etcd. 0 means limits.LogParts.
+	PartsMax int
 }
 
 // complete fills in the real world.
@@ -52,6 +59,9 @@ func (c *MemberConfig) complete() error {
 	}
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = limits.LogEtcdSnapshotBytes
+	}
+	if c.PartsMax == 0 {
+		c.PartsMax = limits.LogParts
 	}
 	return nil
 }
@@ -85,6 +95,7 @@ type Member struct {
 	heard   atomic.Int64  // when, in nanoseconds of bootTime
 	lease   atomic.Int64  // what the leader's key that this member made last is bound to
 	state   atomic.Value  // string; see State
+	spare   lease         // used by who stands by, and then by who campaigns; never by both
 
 	mu      sync.Mutex
 	view    View
@@ -109,7 +120,18 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, changed: make(chan struct{}),
-		shelf: shelf{etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), catalog: cfg.Catalog, log: cfg.Log, rare: rarely(cfg.Log)},
+		shelf: shelf{
+			space: new(space),
+			etcd:  cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), cluster: cfg.Cluster, catalog: cfg.Catalog, partsMax: cfg.PartsMax,
+			log: cfg.Log, rare: rarely(cfg.Log),
+		},
+	}
+	if cfg.SnapshotDir != "" {
+		dir, err := openSnapshotDir(cfg.SnapshotDir)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--snapshot_dir=%s: %w", cfg.SnapshotDir, err), cfg.Store.Close())
+		}
+		m.shelf.dir = dir
 	}
 	m.state.Store(StateStarting)
 	return m, nil
@@ -124,7 +146,7 @@ func (m *Member) Prove(ctx context.Context) error {
 }
 
 // Close ends the connections.
-func (m *Member) Close() error { return m.shelf.etcd.Close() }
+func (m *Member) Close() error { return errors.Join(m.shelf.etcd.Close(), m.shelf.dir.close()) }
 
 // View tells who leads, and gives a channel that is closed when that changes.
 func (m *Member) View() (View, <-chan struct{}) {
@@ -193,7 +215,7 @@ func (m *Member) Follow(ctx context.Context) error {
 func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 	for {
 		m.state.Store(StateCatchingUp)
-		h, err := m.shelf.load(ctx)
+		h, err := m.begin(ctx)
 		if err == nil {
 			var t *Term
 			if t, err = m.standBy(ctx, h); err == nil {
@@ -215,17 +237,39 @@ func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 	}
 }
 
+// begin builds the history: what lies in etcd, or nothing if that is asked for and nobody leads.
+func (m *Member) begin(ctx context.Context) (*History, error) {
+	if !m.cfg.ForceEmpty {
+		return m.shelf.load(ctx)
+	}
+	key := m.shelf.keys.leader
+	leader, _, _, err := m.shelf.etcd.Range(ctx, key, key+"\x00", etcdkv.Page{})
+	if err != nil {
+		return nil, err
+	}
+	if len(leader) > 0 {
+		m.cfg.ForceEmpty = false
+		m.cfg.Log.Warn("--force_empty is ignored: another master leads, and what it has counts", zap.String("leader", string(leader[0].Value)))
+		return m.shelf.load(ctx)
+	}
+	return m.shelf.anewAfter(ctx)
+}
+
 // standBy keeps a history up with the log, and tries to lead whenever nobody does.
 func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 	m.state.Store(StateStandby)
 	m.progress(h.Last)
 	for {
 		view, changed := m.View()
-		if view.Created == 0 {
+		if view.Created == 0 || h.anew {
 			m.state.Store(StateCandidate)
 			t, err := m.campaign(ctx, h)
 			if t != nil || errors.Is(err, errHole) || ctx.Err() != nil {
 				return t, err
+			}
+			if h.anew { // somebody else may lead, on what there is
+				_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the caller asks for the end
+				return nil, errHole
 			}
 			if err != nil {
 				m.shelf.rare.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
@@ -250,6 +294,7 @@ func (m *Member) tailUntil(ctx context.Context, h *History, changed <-chan struc
 	others.Go(func() {
 		for pause(following, limits.LogCheckMs*time.Millisecond) {
 			m.check(following)
+			m.keepSpare(following)
 		}
 	})
 	ended := make(chan error, 1)
@@ -287,6 +332,7 @@ func (m *Member) check(ctx context.Context) {
 		}
 	}
 	m.heard.Store(m.shelf.boot())
+	m.shelf.look(ctx)
 }
 
 // Standing is how far a member is.
@@ -295,12 +341,21 @@ type Standing struct {
 	Applied, Newest uint64 // records: in the history of this member, and in etcd when it was asked last
 	// Ready tells whether this member leads, or could at once: its history holds what was in etcd a moment ago.
 	Ready bool
+	// Full tells that etcd takes nothing more, as far as this member knows: its master acknowledges nothing, and nobody else
+	// could lead.
+	Full bool
+	// EtcdBytes of its EtcdQuota are taken; 0 when that is not known.
+	EtcdBytes, EtcdQuota int64
 }
 
 // Standing tells how far this member is.
 func (m *Member) Standing() Standing {
 	state, _ := m.state.Load().(string)
-	s := Standing{State: state, Applied: m.applied.Load(), Newest: m.newest.Load()}
+	room := m.shelf.space
+	s := Standing{
+		State: state, Applied: m.applied.Load(), Newest: m.newest.Load(),
+		Full: room.full.Load(), EtcdBytes: room.used.Load(), EtcdQuota: room.quota.Load(),
+	}
 	m.mu.Lock()
 	term := m.term
 	m.mu.Unlock()
@@ -317,26 +372,31 @@ func (m *Member) Standing() Standing {
 // campaign tries to take the lead with a history that is read to its end first. Without a term and an error, another was
 // faster.
 func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
-	if _, err := m.shelf.catchUp(ctx, h); err != nil {
-		return nil, err
+	if !m.Standing().Ready { // else what is missing is read with the taking of the key
+		if _, err := m.shelf.catchUp(ctx, h); err != nil {
+			return nil, err
+		}
+		m.progress(h.Last)
 	}
-	m.progress(h.Last)
 	etcd, keys := m.shelf.etcd, m.shelf.keys
-	sent := m.shelf.boot()
-	lease, ttl, err := etcd.Grant(ctx, m.cfg.TTL)
+	l, err := m.takeSpare(ctx)
 	if err != nil {
 		return nil, err
 	}
+	lease := l.id
 	m.lease.Store(lease)
-	created, err := m.takeKey(ctx, lease)
+	created, rest, err := m.takeKey(ctx, lease, h.Last)
 	if err == nil && created > 0 {
-		// What the one before has written last may have come after the reading; nothing comes after this.
-		if _, err = m.shelf.catchUp(ctx, h); err == nil {
+		if err = m.finish(ctx, h, rest); err == nil {
 			m.progress(h.Last)
-			t := newTerm(m.shelf, created, lease, min(ttl, m.cfg.TTL), h, sent, &m.cfg)
+			t := newTerm(m.shelf, created, lease, l.ttl, h, l.sent, &m.cfg)
 			m.mu.Lock()
 			m.term = t
 			m.mu.Unlock()
+			if h.anew {
+				m.cfg.ForceEmpty = false // once is enough
+				m.cfg.Log.Warn("begun anew: everything in the log before is void", zap.String("action", "begun_anew"), zap.Uint64("records", h.Last))
+			}
 			m.setView(View{m.cfg.Address, created}, created)
 			m.cfg.Log.Info("this master leads", zap.String("action", "elected"), zap.Int64("term", created), zap.Uint64("records", h.Last),
 				zap.String("key", keys.leader))
@@ -348,21 +408,39 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	return nil, errors.Join(err, etcd.Revoke(leaving, lease)) // the key goes with the lease, should it come into being late
 }
 
-// takeKey creates the leader's key unless it is there. It returns the revision, or 0.
-func (m *Member) takeKey(ctx context.Context, lease int64) (created int64, err error) {
-	key := m.shelf.keys.leader
-	out, err := m.shelf.etcd.Txn(ctx, []etcdkv.Condition{{Key: key}}, []etcdkv.Op{etcdkv.Put(key, []byte(m.cfg.Address), lease)}, []etcdkv.Op{etcdkv.Get(key)})
+// takeKey creates the leader's key unless it is there. It returns the revision, or 0, and what the log had after a record
+// at that moment, up to a page: nothing comes after it.
+func (m *Member) takeKey(ctx context.Context, lease int64, last uint64) (created int64, rest []etcdkv.KV, err error) {
+	keys := m.shelf.keys
+	key := keys.leader
+	out, err := m.shelf.etcd.Txn(ctx, []etcdkv.Condition{{Key: key}}, []etcdkv.Op{
+		etcdkv.Put(key, []byte(m.cfg.Address), lease), etcdkv.GetRange(keys.log(last+1), end(keys.logs()), limits.LogPageKeys),
+	}, []etcdkv.Op{etcdkv.Get(key)})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, nil, err
 	case out.Done:
-		return out.Revision, nil
+		return out.Revision, out.Got[1], nil
 	case len(out.Got[0]) == 1 && out.Got[0][0].Lease == lease: // an attempt without an answer did it
-		return out.Got[0][0].Created, nil
+		return out.Got[0][0].Created, nil, nil
 	case len(out.Got[0]) == 1:
 		m.setView(View{string(out.Got[0][0].Value), out.Got[0][0].Created}, out.Revision)
 	}
-	return 0, nil
+	return 0, nil, nil
+}
+
+// finish reads what the history lacks: what came with the key, if that is all of it, and else the log.
+func (m *Member) finish(ctx context.Context, h *History, rest []etcdkv.KV) error {
+	if rest == nil || len(rest) >= limits.LogPageKeys {
+		_, err := m.shelf.catchUp(ctx, h)
+		return err
+	}
+	for _, kv := range rest {
+		if err := h.take(&m.shelf.keys, kv.Key, kv.Value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Ended notes that a term is over: the member is a standby again.

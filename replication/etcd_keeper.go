@@ -3,9 +3,6 @@ package replication
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,6 +20,10 @@ type keeper struct {
 	snapshotBytes atomic.Int64 // of the last snapshot
 	compactable   int64        // revision up to which the next compaction goes
 	compacted     time.Time
+
+	looked   bool     // for what a leader before has not deleted
+	due      *pointer // the snapshot that makes unnecessary what is still there; nil: nothing is
+	dueSince int64    // on the shelf's clock
 }
 
 // tidyUp bounds what lies in etcd: it joins small records, makes snapshots, deletes what they make unnecessary and lets
@@ -37,12 +38,22 @@ func (t *Term) tidyUp(ctx context.Context) {
 		case <-t.nudge:
 		case <-tick.C:
 		}
-		err := t.rollUp(ctx)
+		err := t.mend(ctx)
+		if err == nil {
+			err = t.rollUp(ctx)
+		}
 		if err == nil {
 			err = t.rollAgain(ctx)
 		}
+		if isDamage(err) { // found by the way: the next load repairs what it can
+			t.harmed(ctx)
+			err = errors.Join(err, t.mend(ctx))
+		}
 		if err == nil {
 			err = t.maybeSnapshot(ctx)
+		}
+		if err == nil {
+			err = t.trimDue(ctx)
 		}
 		if err == nil && t.compact {
 			err = t.forget(ctx)
@@ -93,6 +104,9 @@ func (t *Term) join(page []etcdkv.KV) (joined []byte, numbers []uint64, err erro
 			return nil, nil, fmt.Errorf("etcd key %s is none of ours", kv.Key)
 		}
 		text, err := unpackValue(kv.Value)
+		if err == nil {
+			_, err = readable(kv, n, n) // damage must not be spread
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("etcd key %s: %w", kv.Key, err)
 		}
@@ -146,106 +160,6 @@ func (t *Term) rollAgain(ctx context.Context) error {
 		if err := t.fenced(ctx, ops...); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// maybeSnapshot makes a snapshot when enough was written since the last, and deletes what it makes unnecessary.
-func (t *Term) maybeSnapshot(ctx context.Context) error {
-	k := &t.keeper
-	wrote := k.wrote.Load()
-	if wrote < max(t.snapshotBytes, k.snapshotBytes.Load()) {
-		return nil
-	}
-	began := time.Now()
-	p, err := t.makeSnapshot(ctx)
-	if err != nil {
-		t.stats.snapshotErrors.Add(1)
-		return fmt.Errorf("no snapshot: %w", err)
-	}
-	k.wrote.Add(-wrote)
-	k.snapshotBytes.Store(p.Bytes)
-	t.stats.snapshots.Add(1)
-	t.shelf.log.Info("snapshot made", zap.Uint64("up_to", p.Last), zap.Int64("bytes", p.Bytes), zap.Duration("took", time.Since(began)))
-	return t.trim(ctx, p)
-}
-
-// makeSnapshot builds the history from what lies in etcd, beside the catalog in use, writes it down in parts, reads it
-// back, and lets it count.
-func (t *Term) makeSnapshot(ctx context.Context) (p pointer, err error) {
-	quiet := t.shelf
-	quiet.log = zap.NewNop()
-	h, err := quiet.load(ctx)
-	if err != nil {
-		return p, err
-	}
-	defer h.Catalog.Close()
-	var text bytes.Buffer
-	if _, err := h.encode(ctx, &text, h.Last); err != nil {
-		return p, err
-	}
-	sum := sha256.Sum256(text.Bytes())
-	p = pointer{
-		ID: fmt.Sprintf("%016x-%x", h.Last, t.created), Last: h.Last, Bytes: int64(text.Len()), SHA256: hex.EncodeToString(sum[:]),
-		Parts: (text.Len() + limits.LogPartBytes - 1) / limits.LogPartBytes,
-	}
-	if p.Parts > limits.LogParts {
-		return p, fmt.Errorf("it has %d bytes, and %d is all that etcd is asked to keep", p.Bytes, limits.LogParts*limits.LogPartBytes)
-	}
-	if err := t.fenced(ctx, etcdkv.DeleteRange(t.keys.partsOf(p.ID), end(t.keys.partsOf(p.ID)))); err != nil {
-		return p, err
-	}
-	for n := range p.Parts {
-		part := text.Bytes()[n*limits.LogPartBytes:]
-		if err := t.fenced(ctx, etcdkv.Put(t.keys.part(p.ID, n), part[:min(len(part), limits.LogPartBytes)], 0)); err != nil {
-			return p, err
-		}
-	}
-	back, err := t.snapshotText(ctx, p)
-	if err != nil {
-		return p, err
-	}
-	got := newHistory(t.catalog, zap.NewNop())
-	defer got.Catalog.Close()
-	if err := got.decodeSnapshot(t.keys.partsOf(p.ID), back); err != nil {
-		return p, err
-	}
-	if err := h.same(got, t.keys.partsOf(p.ID)); err != nil {
-		return p, err
-	}
-	value, err := json.Marshal(p)
-	if err != nil {
-		return p, err
-	}
-	return p, t.fenced(ctx, etcdkv.Put(t.keys.current(), value, 0))
-}
-
-// trim deletes what a snapshot makes unnecessary: records, rolls, and parts of other snapshots. The last record stays, so
-// that the newest number can be read from its key.
-func (t *Term) trim(ctx context.Context, p pointer) error {
-	mine := t.keys.partsOf(p.ID)
-	err := t.fenced(ctx,
-		etcdkv.DeleteRange(t.keys.logs(), t.keys.log(p.Last)),
-		etcdkv.DeleteRange(t.keys.parts(), mine), etcdkv.DeleteRange(end(mine), end(t.keys.parts())))
-	if err != nil {
-		return err
-	}
-	rolls, _, _, err := t.etcd.Range(ctx, t.keys.rolls(), end(t.keys.rolls()), etcdkv.Page{KeysOnly: true})
-	if err != nil {
-		return err
-	}
-	var ops []etcdkv.Op
-	for _, kv := range rolls {
-		if _, last, ok := t.keys.rollSpan(kv.Key); ok && last <= p.Last {
-			ops = append(ops, etcdkv.Delete(kv.Key))
-		}
-	}
-	for len(ops) > 0 {
-		n := min(len(ops), limits.LogRollKeys)
-		if err := t.fenced(ctx, ops[:n]...); err != nil {
-			return err
-		}
-		ops = ops[n:]
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 //	roll/<16 hex first>-<16 hex n> the records of that span
 //	snap/current                   which snapshot counts
 //	part/<id>/<8 hex>              its parts
+//	member/<id>                    a master that lives
 //
 // The leader's key lies where the published clients look for it, and has no more than their format in it.
 type keyspace struct {
@@ -68,11 +70,11 @@ func records(key string, value []byte, visit func(h *header, payload []byte) err
 	for at := 0; at < len(text); {
 		h, ok := readHeader(text[at:])
 		if !ok || len(text)-at-headerBytes < int(h.length) {
-			return fmt.Errorf("etcd key %s: byte %d of its value is no record", key, at)
+			return fmt.Errorf("etcd key %s: byte %d of its value is no record: %w", key, at, errDamaged)
 		}
 		payload := text[at+headerBytes : at+headerBytes+int(h.length)]
 		if crc32.Checksum(payload, castagnoli) != h.sum {
-			return fmt.Errorf("etcd key %s: the checksum of record %d is wrong", key, h.number)
+			return fmt.Errorf("etcd key %s: the checksum of record %d is wrong: %w", key, h.number, errDamaged)
 		}
 		if err := visit(&h, payload); err != nil {
 			return fmt.Errorf("etcd key %s: record %d: %w", key, h.number, err)
@@ -89,14 +91,31 @@ type pointer struct {
 	Parts  int    `json:"parts"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
+	Place  string `json:"place,omitempty"` // empty: in etcd, in parts
 }
 
+// placeMembers is the place of a snapshot that is too large for etcd: members keep it in their directories.
+const placeMembers = "members"
+
 func parsePointer(value []byte) (p pointer, err error) {
-	if err = json.Unmarshal(value, &p); err == nil && (p.ID == "" || p.Parts <= 0) {
-		err = fmt.Errorf("it is %q", value)
+	if err = json.Unmarshal(value, &p); err == nil {
+		err = p.check()
 	}
 	if err != nil {
-		return p, fmt.Errorf("etcd key snap/current: %w", err)
+		return p, fmt.Errorf("etcd key snap/current: it is %.200q: %w", value, err)
 	}
 	return p, nil
+}
+
+// check refuses what is no snapshot.
+func (p pointer) check() error {
+	switch {
+	case p.Place != "" && p.Place != placeMembers:
+		return fmt.Errorf("the place %q is not known: a later version wrote it", p.Place)
+	case p.ID == "" || p.Bytes <= 0 || p.Parts < 0 || (p.Parts == 0) != (p.Place == placeMembers):
+		return errors.New("that is no snapshot")
+	case p.Place == placeMembers && !snapshotID.MatchString(p.ID):
+		return errors.New("that is no id of a snapshot")
+	}
+	return nil
 }

@@ -2,10 +2,9 @@ package replication
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,12 +17,19 @@ import (
 
 // shelf is the log of a cluster as it lies in etcd.
 type shelf struct {
-	etcd    Store
-	boot    func() int64 // a clock that also counts while the machine sleeps, in nanoseconds
-	keys    keyspace
-	catalog catalog.Config
-	log     *zap.Logger
-	rare    *zap.Logger // for what is tried again and again: one line in a while says it
+	etcd Store
+	boot func() int64 // a clock that also counts while the machine sleeps, in nanoseconds
+	keys keyspace
+	// revision pins what is read of the log; 0 = as it is now.
+	revision int64
+	cluster  string
+	catalog  catalog.Config
+	dir      *snapshotDir // nil: this member keeps no snapshots
+	// partsMax bounds the parts of a snapshot in etcd; a larger one is kept by members.
+	partsMax int
+
+	log  *zap.Logger
+	rare *zap.Logger // for what is tried again and again: one line in a while says it
 }
 
 func rarely(log *zap.Logger) *zap.Logger {
@@ -49,10 +55,10 @@ func (s *shelf) load(ctx context.Context) (h *History, err error) {
 			return h, nil
 		}
 		if !errors.Is(err, errHole) {
-			return nil, err
+			break
 		}
 	}
-	return nil, fmt.Errorf("the log in etcd under %s: %w", s.keys.prefix, err)
+	return s.salvage(ctx, err)
 }
 
 func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
@@ -70,7 +76,7 @@ func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
 		if err != nil {
 			break
 		}
-		err = h.take(kv.Key, kv.Value)
+		err = h.take(&s.keys, kv.Key, kv.Value)
 	}
 	if err != nil {
 		h.Catalog.Close()
@@ -82,7 +88,7 @@ func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
 // all reads everything with a prefix, in pages.
 func (s *shelf) all(ctx context.Context, prefix string) (out []etcdkv.KV, err error) {
 	for from := prefix; ; {
-		page, more, _, err := s.etcd.Range(ctx, from, end(prefix), etcdkv.Page{Limit: limits.LogPageKeys})
+		page, more, _, err := s.etcd.Range(ctx, from, end(prefix), etcdkv.Page{Limit: limits.LogPageKeys, Revision: s.revision})
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +101,10 @@ func (s *shelf) all(ctx context.Context, prefix string) (out []etcdkv.KV, err er
 }
 
 // take applies the records of a value that the history does not have.
-func (h *History) take(key string, value []byte) error {
+func (h *History) take(keys *keyspace, key string, value []byte) error {
+	if _, last, ok := keys.span(key); ok && last <= h.Last {
+		return nil // whatever it has
+	}
 	return records(key, value, func(head *header, payload []byte) error {
 		switch {
 		case head.number <= h.Last:
@@ -109,7 +118,7 @@ func (h *History) take(key string, value []byte) error {
 
 // currentSnapshot reads which snapshot counts.
 func (s *shelf) currentSnapshot(ctx context.Context) (p pointer, found bool, err error) {
-	kvs, _, _, err := s.etcd.Range(ctx, s.keys.current(), s.keys.current()+"\x00", etcdkv.Page{})
+	kvs, _, _, err := s.etcd.Range(ctx, s.keys.current(), s.keys.current()+"\x00", etcdkv.Page{Revision: s.revision})
 	if err != nil || len(kvs) == 0 {
 		return p, false, err
 	}
@@ -126,11 +135,32 @@ func (s *shelf) loadSnapshot(ctx context.Context, h *History) error {
 	if err != nil {
 		return err
 	}
-	return h.decodeSnapshot(s.keys.partsOf(p.ID), text)
+	return h.decodeSnapshot("snapshot "+p.ID, text)
 }
 
-// snapshotText reads the parts of a snapshot. Those that are not there any more were replaced.
+// snapshotText reads a snapshot from wherever it lies.
 func (s *shelf) snapshotText(ctx context.Context, p pointer) ([]byte, error) {
+	if p.Place != placeMembers {
+		return s.joinParts(ctx, p)
+	}
+	if s.dir != nil {
+		text, err := s.dir.text(p)
+		if err == nil {
+			return text, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			s.log.Error("a snapshot that was kept cannot be used: another master is asked", zap.String("action", "snapshot_damaged"), zap.Error(err))
+		}
+	}
+	text, err := s.fetch(ctx, p)
+	if err == nil && s.dir != nil {
+		err = s.dir.keep(p, text)
+	}
+	return text, err
+}
+
+// joinParts reads the parts of a snapshot in etcd. Those that are not there any more were replaced.
+func (s *shelf) joinParts(ctx context.Context, p pointer) ([]byte, error) {
 	prefix := s.keys.partsOf(p.ID)
 	parts, err := s.all(ctx, prefix)
 	if err != nil {
@@ -143,8 +173,8 @@ func (s *shelf) snapshotText(ctx context.Context, p pointer) ([]byte, error) {
 	if len(parts) != p.Parts || int64(len(text)) != p.Bytes {
 		return nil, fmt.Errorf("etcd keys %s: %d of %d parts: %w", prefix, len(parts), p.Parts, errHole)
 	}
-	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != p.SHA256 {
-		return nil, fmt.Errorf("etcd keys %s: the SHA-256 of the snapshot is not %s", prefix, p.SHA256)
+	if err := p.matches(text); err != nil {
+		return nil, fmt.Errorf("etcd keys %s: %w", prefix, err)
 	}
 	return text, nil
 }
@@ -170,7 +200,7 @@ func (s *shelf) catchUp(ctx context.Context, h *History) (revision int64, err er
 			return 0, err
 		}
 		for _, kv := range page {
-			if err := h.take(kv.Key, kv.Value); err != nil {
+			if err := h.take(&s.keys, kv.Key, kv.Value); err != nil {
 				return 0, err
 			}
 		}
@@ -190,7 +220,7 @@ func (s *shelf) tail(ctx context.Context, h *History, applied func(number uint64
 			err = s.etcd.Watch(ctx, s.keys.logs(), end(s.keys.logs()), revision+1, func(events []etcdkv.Event, _ int64) error {
 				for i := range events {
 					if e := &events[i]; !e.Deleted {
-						if err := h.take(e.Key, e.Value); err != nil {
+						if err := h.take(&s.keys, e.Key, e.Value); err != nil {
 							return err
 						}
 					}
@@ -203,7 +233,7 @@ func (s *shelf) tail(ctx context.Context, h *History, applied func(number uint64
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, etcdkv.ErrCompacted):
-		case errors.Is(err, errHole):
+		case isDamage(err):
 			return err
 		default:
 			s.rare.Warn("the log in etcd cannot be followed", zap.String("action", "tail_failed"), zap.Error(err))

@@ -30,16 +30,40 @@ type Term struct {
 	lease         int64
 	ttl           time.Duration
 	compact       bool
+	harm          Harm  // that the log had taken
 	snapshotBytes int64 // written since the last snapshot before the next is made
 
-	bound atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
-	nudge chan struct{} // holds one item when there is something to tidy up
+	damaged atomic.Bool   // the log is, and was repaired in memory only
+	bound   atomic.Int64  // answers may be given until then, in nanoseconds of bootTime
+	nudge   chan struct{} // holds one item when there is something to tidy up
 
-	mu      sync.Mutex // guards renewed
+	mu      sync.Mutex // guards renewed and harm
 	renewed chan struct{}
 	deposed chan struct{} // closed once; see depose
 	once    sync.Once
 	keeper  keeper
+}
+
+// echo is what the records of a term repeat: the grants of the records before, so that the loss of a few can be told.
+type echo struct {
+	lately []granted
+	total  int64 // bytes of records
+}
+
+// after notes a record that is complete and gives what the next repeats.
+func (e *echo) after(b *batch) (since uint64, before []Grant) {
+	e.total += int64(padded(uint32(len(b.buf) - headerBytes)))
+	e.lately = noted(e.lately, b.number, e.total, b.granted)
+	return e.grants(b.number + 1)
+}
+
+// grants gives what the record of a number repeats.
+func (e *echo) grants(number uint64) (since uint64, before []Grant) {
+	for i := len(e.lately) - 1; i >= 0 && e.lately[i].number+1 == number; i-- {
+		number = e.lately[i].number
+		before = append(before, e.lately[i].grants...)
+	}
+	return number, before
 }
 
 // bootTime is a clock that also counts while the machine sleeps.
@@ -59,8 +83,20 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	}
 	t.bounded = true
 	t.durable.Store(last)
-	t.open.start(last+1, last+1, nil)
+	echo := echo{h.lately, h.bytes}
+	t.repeat = echo.after
+	since, before := echo.grants(last + 1)
+	t.open.start(last+1, since, before)
+	if h.anew {
+		t.open.addAnew()
+		tell(t.wake)
+	}
 	t.keeper.wrote.Store(h.bytes)
+	if h.repaired {
+		t.damaged.Store(true)
+		t.poke() // it is written down at once
+	}
+	t.harm = Harm{h.BadValues, h.Lost, h.DroppedBy}
 	t.extend(sent)
 	return t
 }
@@ -155,7 +191,7 @@ func (t *Term) Run(ctx context.Context) error {
 			t.gather(ctx, crowd)
 		}
 		lazy = nil
-		for b := t.take(nil); b != nil; b = t.take(nil) {
+		for b := t.take(); b != nil; b = t.take() {
 			crowd = b.appends
 			if err := t.commit(flushing, b); err != nil {
 				t.depose()
@@ -250,7 +286,7 @@ func (t *Term) poke() {
 
 // renew keeps the lease alive.
 func (t *Term) renew(ctx context.Context) {
-	wait := t.ttl / limits.LeaderRenewals
+	wait := time.Duration(0) // the lease may have been drawn a while before it was needed
 	for pause(ctx, wait) {
 		sent := t.boot()
 		err := t.etcd.KeepAlive(ctx, t.lease)
@@ -282,9 +318,12 @@ func (t *Term) Close() error { return nil }
 // Stats returns the present figures.
 func (t *Term) Stats() Stats {
 	c := &t.stats
+	t.mu.Lock()
+	harm := t.harm
+	t.mu.Unlock()
 	return Stats{
 		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
 		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
-		Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
+		Harm: harm, Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
 	}
 }

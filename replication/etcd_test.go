@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -292,31 +291,6 @@ func TestNoAnswerWithoutEtcd(t *testing.T) {
 	}
 	c.etcd.Thaw()
 	m.settle()
-}
-
-// TestDamagedLogIsRefused puts something else where a record should be: no master leads with half a history.
-func TestDamagedLogIsRefused(t *testing.T) {
-	c := newCluster(t)
-	m := c.join("a:1").lead()
-	m.mount(1, 1<<20)
-	m.settle()
-	for range 3 {
-		m.log.AppendName(NameChange{Name: "n", Value: []byte("v")})
-		m.settle()
-	}
-	good, _ := c.etcd.Value(c.keys.log(2))
-	for what, value := range map[string]string{
-		"is none": "nonsense", "is cut": good[:len(good)-9], "has another byte": good[:52] + "\x7f" + good[53:],
-	} {
-		c.etcd.Set(c.keys.log(2), value)
-		if _, err := c.join("b:1").shelf.load(t.Context()); err == nil || !strings.Contains(err.Error(), c.keys.log(2)) {
-			t.Errorf("a record that %s: %v", what, err)
-		}
-	}
-	c.etcd.Drop(c.keys.log(2))
-	if _, err := c.join("b:1").shelf.load(t.Context()); !errors.Is(err, errHole) {
-		t.Errorf("a record that is missing: %v", err)
-	}
 }
 
 // TestVigil lets a standby sit by a leader whose process ends: the port refuses connections, and the standby leads without

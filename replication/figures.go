@@ -15,10 +15,12 @@ const (
 	DroppedGranted = "range_granted"
 	// DroppedTaken: a later record gave its bytes to another object, and the record of its removal is lost.
 	DroppedTaken = "range_taken"
+	// DroppedOverlap: the same, and no record is lost: something else is wrong with the history.
+	DroppedOverlap = "range_overlap"
 )
 
 // DropReasons are all of them.
-var DropReasons = []string{DroppedGranted, DroppedTaken}
+var DropReasons = []string{DroppedGranted, DroppedTaken, DroppedOverlap}
 
 // fileCounters are the figures of a journal that a Term does not have.
 type fileCounters struct {

@@ -32,7 +32,8 @@ const (
 	writerBare = "WRITER_BARE" // not empty: without the condition on the leader's key
 )
 
-// bareStore leaves the condition on the leader's key out of every transaction: what it is for must show.
+// bareStore leaves the condition on the leader's key out of every transaction, and the end of the lease unnoticed: what
+// that condition is for must show.
 type bareStore struct{ *etcdkv.Cluster }
 
 func (s bareStore) Txn(ctx context.Context, conditions []etcdkv.Condition, then, otherwise []etcdkv.Op) (etcdkv.Outcome, error) {
@@ -44,6 +45,8 @@ func (s bareStore) Txn(ctx context.Context, conditions []etcdkv.Condition, then,
 	}
 	return s.Cluster.Txn(ctx, left, then, otherwise)
 }
+
+func (s bareStore) KeepAlive(context.Context, int64) error { return nil }
 
 func frozenConfig(endpoints []string, address string) (MemberConfig, error) {
 	etcd, err := etcdkv.OpenCluster(endpoints, etcdkv.Access{})
@@ -154,24 +157,35 @@ func frozenRun(t *testing.T, bare bool) (late, before int) {
 	if err := writer.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := writer.Wait(); err != nil {
-		t.Fatalf("the writer: %v", err)
-	}
-	for _, kv := range logged() {
-		err := records(kv.Key, kv.Value, func(head *header, _ []byte) error {
-			switch {
-			case head.identity != uint64(created):
-			case kv.Modified > term.Created():
-				late++
-			default:
-				before++
+	count := func() (late, before int) {
+		t.Helper()
+		for _, kv := range logged() {
+			err := records(kv.Key, kv.Value, func(head *header, _ []byte) error {
+				switch {
+				case head.identity != uint64(created):
+				case kv.Modified > term.Created():
+					late++
+				default:
+					before++
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-		if err != nil {
+		}
+		return late, before
+	}
+	if bare { // nothing else ends it
+		waitFor(t, "late records", func() bool { late, _ := count(); return late > 0 })
+		if err := writer.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+		_ = writer.Wait() // it was killed
+	} else if err := writer.Wait(); err != nil {
+		t.Fatalf("the writer: %v", err)
 	}
+	late, before = count()
 	if *frozenEtcd != "" { // the next run begins anew
 		ops := []etcdkv.Op{etcdkv.DeleteRange(next.shelf.keys.prefix, end(next.shelf.keys.prefix))}
 		if _, err := next.shelf.etcd.Txn(ctx, nil, ops, nil); err != nil {

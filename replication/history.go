@@ -19,8 +19,12 @@ type History struct {
 	Dropped []string          // keys of objects that damage made doubtful
 	Lost    uint64            // records that could not be read
 
+	BadValues uint64 // of etcd
+
 	DroppedBy map[string]uint64 // reason, see DropReasons → objects
 
+	cfg      catalog.Config
+	anew     bool // it is to begin with a record that makes void what is in the log
 	log      *zap.Logger
 	lately   []granted // of the records read last
 	bytes    int64     // of records read from journal files
@@ -28,7 +32,7 @@ type History struct {
 }
 
 func newHistory(cfg catalog.Config, log *zap.Logger) *History {
-	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, log: log}
+	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, cfg: cfg, log: log}
 }
 
 // errGap says that too much is missing for what is left to be trusted.
@@ -42,12 +46,15 @@ func (h *History) apply(e *Entry) error {
 	if e.Number <= h.Last {
 		return nil
 	}
+	if e.Anew {
+		h.begin(e.Number - 1)
+	}
 	if missing := e.Number - h.Last - 1; missing > 0 {
 		if e.Since > h.Last+1 {
 			return fmt.Errorf("records %d to %d: %w", h.Last+1, e.Number-1, errGap)
 		}
 		h.Lost += missing
-		h.repaired = true
+		h.repaired, h.lately = true, nil
 		ranges := make([]catalog.Range, 0, len(e.Before))
 		for _, g := range e.Before {
 			ranges = append(ranges, catalog.Range(g))
@@ -56,10 +63,13 @@ func (h *History) apply(e *Entry) error {
 	}
 	h.Last = e.Number
 	h.advance(e)
+	reason := DroppedOverlap
 	if h.repaired {
-		h.drop(DroppedTaken, h.Catalog.Recover(e.Changes))
-	} else {
-		h.Catalog.Apply(e.Changes)
+		reason = DroppedTaken
+	}
+	if dropped := h.Catalog.Recover(e.Changes); len(dropped) > 0 {
+		h.repaired = true
+		h.drop(reason, dropped)
 	}
 	for i := range e.Names {
 		if n := &e.Names[i]; n.Removed {
@@ -69,6 +79,12 @@ func (h *History) apply(e *Entry) error {
 		}
 	}
 	return nil
+}
+
+// begin makes the history that of nothing, up to a record.
+func (h *History) begin(last uint64) {
+	h.Catalog.Close()
+	h.Catalog, h.Names, h.lately, h.Last = catalog.New(h.cfg), map[string][]byte{}, nil, last
 }
 
 // advance keeps the latest time. Times of the future, such as the ends of pins, are not when something was decided.

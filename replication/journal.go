@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"mooncake/catalog"
 	"mooncake/internal/limits"
@@ -44,6 +43,7 @@ type Config struct {
 	// Catalog is what the catalogs of the history are made with.
 	Catalog catalog.Config
 	Log     *zap.Logger
+	disk    disk // nil: the machine's
 }
 
 // ErrFailed is what everybody is told after the journal could not be written.
@@ -70,11 +70,10 @@ type granted struct {
 
 // out is the file that records go to.
 type out struct {
-	file  *os.File
+	file  diskFile
 	path  string
 	first uint64
 	at    int64 // where the next record goes
-	size  int64 // allocated
 	dirty bool  // written to since the last sync
 	total int64 // bytes of records written by this process
 	count *fileCounters
@@ -128,7 +127,7 @@ func (j *Journal) Run(ctx context.Context) error {
 
 // writeOpen writes the record that is being collected, if it holds anything.
 func (j *Journal) writeOpen() error {
-	b := j.take(j.grantsBefore)
+	b := j.take()
 	if b == nil {
 		return nil
 	}
@@ -189,18 +188,18 @@ func (j *Journal) rotate() error {
 // begin makes the file for the records from a number on and makes sure that it is found after a crash.
 func (j *Journal) begin(first uint64) error {
 	path := filepath.Join(j.cfg.Dir, journalName(first))
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o640)
+	file, err := j.cfg.disk.create(path)
 	if err != nil {
 		return err
 	}
 	o := out{file: file, path: path, first: first, total: j.out.total, count: &j.files}
-	if err = o.reserve(j.cfg.FileBytes); err == nil {
+	if err = file.reserve(j.cfg.FileBytes); err == nil {
 		h := fileHeader{kind: kindJournal, identity: j.identity, first: first}
 		err = o.write(h.append(nil), true)
 		o.total -= int64(fileHeaderBytes)
 	}
 	if err == nil {
-		err = syncDir(j.cfg.Dir)
+		err = j.cfg.disk.syncDir(j.cfg.Dir)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
@@ -225,20 +224,6 @@ func (j *Journal) Close() error {
 	return errors.Join(j.out.close(), j.lock.Close())
 }
 
-// reserve allocates the file on disk, so that writing to it changes no length. A file system that cannot is written to
-// all the same.
-func (o *out) reserve(bytes int64) error {
-	err := unix.Fallocate(int(o.file.Fd()), 0, 0, bytes)
-	switch {
-	case err == nil:
-		o.size = bytes
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
-	default:
-		return fmt.Errorf("reserve %d bytes: %w", bytes, err)
-	}
-	return nil
-}
-
 func (o *out) write(record []byte, sync bool) error {
 	if _, err := o.file.WriteAt(record, o.at); err != nil {
 		return err
@@ -258,8 +243,8 @@ func (o *out) sync() error {
 		return nil
 	}
 	began := time.Now()
-	if err := unix.Fdatasync(int(o.file.Fd())); err != nil {
-		return fmt.Errorf("%s: fdatasync: %w", o.path, err)
+	if err := o.file.sync(); err != nil {
+		return err
 	}
 	o.count.synced(time.Since(began))
 	o.dirty = false
@@ -273,12 +258,4 @@ func (o *out) close() error {
 	err := errors.Join(o.sync(), o.file.Close())
 	o.file = nil
 	return err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -28,6 +28,7 @@ func Open(cfg Config) (*Journal, *History, error) {
 		return nil, nil, err
 	}
 	j := &Journal{core: newCore(), cfg: cfg, lock: lock}
+	j.repeat = func(b *batch) (uint64, []Grant) { return j.grantsBefore(b.number, b.granted) }
 	h, err := j.recover()
 	if err != nil {
 		_ = lock.Close() // the error that led here is the one that counts
@@ -45,6 +46,9 @@ func (c *Config) complete() error {
 		}
 	default:
 		return fmt.Errorf("sync policy %q is none of always, interval, never", c.Sync)
+	}
+	if c.disk == nil {
+		c.disk = osDisk{}
 	}
 	if c.FileBytes <= 0 {
 		c.FileBytes = limits.LogFileBytes
@@ -128,6 +132,12 @@ func (j *Journal) readAll(h *History, l listing) (repaired bool, err error) {
 		return false, nil
 	}
 	began := time.Now()
+	if unborn(l) {
+		if err := j.dropTail(l.journals[0].path, 0); err != nil {
+			return false, err
+		}
+		return j.readAll(h, listing{})
+	}
 	if err := j.identify(l); err != nil {
 		return false, err
 	}
@@ -179,7 +189,16 @@ func (j *Journal) readAll(h *History, l listing) (repaired bool, err error) {
 	}
 	j.cfg.Log.Info("journal read", zap.String("dir", j.cfg.Dir), zap.Uint64("records", h.Last), zap.Uint64("lost_records", h.Lost),
 		zap.Uint64("objects", h.Catalog.Stats().Keys), zap.Int("dropped_objects", len(h.Dropped)), zap.Duration("took", time.Since(began)))
-	return repaired || h.Lost > 0, nil
+	return repaired || h.repaired, nil
+}
+
+// unborn tells whether the making of the very first file was cut off, before there was even a header in it.
+func unborn(l listing) bool {
+	if len(l.snapshots) > 0 || len(l.journals) != 1 || l.journals[0].number != 1 {
+		return false
+	}
+	text, err := os.ReadFile(l.journals[0].path)
+	return err == nil && isZero(text)
 }
 
 // identify reads which journal the files are of: the first that tells.
@@ -222,13 +241,9 @@ func readHead(path string, kind uint32) (h fileHeader, err error) {
 // which nothing is left goes.
 func (j *Journal) dropTail(path string, end int64) error {
 	if end <= fileHeaderBytes {
-		return errors.Join(os.Remove(path), syncDir(j.cfg.Dir))
+		return errors.Join(j.cfg.disk.remove(path), j.cfg.disk.syncDir(j.cfg.Dir))
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Truncate(end), f.Sync(), f.Close())
+	return j.cfg.disk.truncate(path, end)
 }
 
 // putAside renames files so that they are not read again. They are left for whoever wants to look into them.
@@ -236,9 +251,9 @@ func (j *Journal) putAside(l listing) error {
 	stamp := time.Now().UTC().Format("20060102T150405.000Z-")
 	var err error
 	for _, f := range append(l.journals, l.snapshots...) {
-		err = errors.Join(err, os.Rename(f.path, filepath.Join(j.cfg.Dir, asidePrefix+stamp+filepath.Base(f.path))))
+		err = errors.Join(err, j.cfg.disk.rename(f.path, filepath.Join(j.cfg.Dir, asidePrefix+stamp+filepath.Base(f.path))))
 	}
-	return errors.Join(err, syncDir(j.cfg.Dir))
+	return errors.Join(err, j.cfg.disk.syncDir(j.cfg.Dir))
 }
 
 // StartTime gives the time from which a leader of this history may count: what its clock shows, but not before anything in

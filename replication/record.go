@@ -102,6 +102,7 @@ type Entry struct {
 	Before  []Grant // made before this record
 	Changes []catalog.Change
 	Names   []NameChange
+	Anew    bool // everything before this record is void
 }
 
 // The parts of a payload, each introduced by one byte. A payload is the grants made before, and then changes and names in
@@ -111,6 +112,7 @@ const (
 	partChange  = 'c'
 	partName    = 'n'
 	partNameEnd = 'x'
+	partAnew    = 'e'
 )
 
 func appendGrants(dst []byte, recent *recentIDs, back uint64, grants []Grant) []byte {
@@ -155,6 +157,8 @@ func parsePayload(h *header, payload []byte) (Entry, error) {
 		switch part := r.byte(); part {
 		case partGrants:
 			r.grants(&e)
+		case partAnew:
+			e.Anew = true
 		case partChange:
 			e.Changes = append(e.Changes, r.change(h.base))
 		case partName:
@@ -251,6 +255,12 @@ func (b *batch) addChanges(changes []catalog.Change) {
 		b.granted = grantsOf(b.granted, c)
 		b.changes++
 	}
+}
+
+// addAnew makes everything before the record void. Nothing was added to it yet.
+func (b *batch) addAnew() {
+	b.buf = append(b.buf, partAnew)
+	b.names++
 }
 
 func (b *batch) addName(n *NameChange) {

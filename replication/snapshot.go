@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -136,7 +135,7 @@ func (h *History) visit(head *header, payload []byte) error {
 func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, err error) {
 	path := filepath.Join(j.cfg.Dir, snapshotName(h.Last))
 	part := path + partSuffix
-	file, err := os.Create(part)
+	file, err := j.cfg.disk.create(part)
 	if err != nil {
 		return 0, err
 	}
@@ -145,14 +144,14 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 			err = errors.Join(err, file.Close())
 		}
 		if err != nil {
-			_ = os.Remove(part) // the error that led here is the one that counts
+			_ = j.cfg.disk.remove(part) // the error that led here is the one that counts
 		}
 	}()
 	out := bufio.NewWriterSize(file, limits.LogSnapshotBufferBytes)
 	if bytes, err = h.encode(ctx, out, j.identity); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
+	if err := errors.Join(out.Flush(), file.sync()); err != nil {
 		return 0, err
 	}
 	err = file.Close()
@@ -163,12 +162,12 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 	if err := verifySnapshot(part, j.identity, h); err != nil {
 		return 0, err
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err := j.cfg.disk.rename(part, path); err != nil {
 		return 0, err
 	}
 	j.snapshot.bytes.Store(bytes)
 	j.snapshot.made.Store(time.Now().UnixMilli())
-	return bytes, syncDir(j.cfg.Dir)
+	return bytes, j.cfg.disk.syncDir(j.cfg.Dir)
 }
 
 // encode writes the history as a snapshot.
@@ -271,13 +270,13 @@ func (j *Journal) prune(upTo uint64) error {
 	}
 	for _, s := range l.snapshots {
 		if s.number < upTo {
-			err = errors.Join(err, os.Remove(s.path))
+			err = errors.Join(err, j.cfg.disk.remove(s.path))
 		}
 	}
 	for i, f := range l.journals {
 		if i+1 < len(l.journals) && l.journals[i+1].number <= upTo+1 {
-			err = errors.Join(err, os.Remove(f.path))
+			err = errors.Join(err, j.cfg.disk.remove(f.path))
 		}
 	}
-	return errors.Join(err, syncDir(j.cfg.Dir))
+	return errors.Join(err, j.cfg.disk.syncDir(j.cfg.Dir))
 }

@@ -27,6 +27,14 @@ type Stats struct {
 	SnapshotBytes  uint64 // of the newest
 	Unacked        uint64 // decisions that are not durable yet, or never will be
 	Failed         bool
+	Harm           Harm // of a Term; a Journal has it in its Figures
+}
+
+// Harm is what damage of a log took, as far as the history that was built from it.
+type Harm struct {
+	Values  uint64            // of etcd that could not be read as they should
+	Records uint64            // lost with them
+	Dropped map[string]uint64 // objects by reason, see DropReasons
 }
 
 // Stats returns the present figures.

@@ -206,7 +206,7 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.DataDir, "data_dir", c.DataDir, "directory of the journal: what was acknowledged survives a restart; not given: nothing does")
 	fs.StringVar(&c.JournalSync, "journal_sync", c.JournalSync, "when the disk is asked to keep the journal: always (before anything is acknowledged), interval, never")
 	fs.Var(millis{&c.JournalSyncEvery}, "journal_sync_interval_ms", "time between two syncs with --journal_sync=interval")
-	fs.BoolVar(&c.ForceEmpty, "force_empty", c.ForceEmpty, "begin anew although --data_dir holds a journal; its files are put aside")
+	fs.BoolVar(&c.ForceEmpty, "force_empty", c.ForceEmpty, "begin anew: the files of --data_dir are put aside; with --enable_ha what is in etcd is void, if nobody leads")
 	fs.BoolVar(&c.HA, "enable_ha", c.HA, "be one of several masters: one leads, the others stand by with the same log in etcd")
 	fs.StringVar(&c.HABackend, "ha_backend_type", c.HABackend, "where the masters meet: etcd")
 	fs.StringVar(&c.HAConnString, flagConnString, c.HAConnString, "addresses of etcd, separated by ';' or ','")
@@ -216,6 +216,8 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.HAAck, flagHAAck, c.HAAck, "when a call is answered: durable (its outcome is in etcd) or async (it waits to be written; a failover takes back what is not)")
 	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
 	addEtcdFlags(fs, &c.Etcd)
+	fs.IntVar(&c.GRPCPort, "grpc_port", c.GRPCPort, "port on --rpc_address for the other masters, with --enable_ha; 0 takes a free one")
+	fs.StringVar(&c.SnapshotDir, "snapshot_dir", c.SnapshotDir, "directory for snapshots of the log that are too large for etcd; not given: above 32 MiB none is made and the log grows")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
 }

@@ -113,6 +113,11 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Stop()
+	users, err := etcdfake.StartGuarded(etcdfake.Options{Users: map[string]string{"masters": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer users.Stop()
 	stranger, err := etcdfake.NewAuthority(t.TempDir(), "stranger")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +137,9 @@ func TestRefused(t *testing.T) {
 		"no certificate":     {fake, func(a *Access) { a.Cert, a.Key = "", "" }, "--etcd_cert", ErrRefused},
 		"wrong password":     {fake, func(a *Access) { a.PasswordFile = wrong }, "user masters does not exist or its password is wrong", ErrRefused},
 		"unknown user":       {fake, func(a *Access) { a.User = "nobody" }, "user nobody", ErrRefused},
-		"nobody":             {fake, func(a *Access) { a.User, a.PasswordFile = "", "" }, "--etcd_user", ErrRefused},
+		"nobody":             {fake, func(a *Access) { a.User, a.PasswordFile = "", "" }, "denies", ErrDenied},
+		"nobody, in clear":   {users, func(a *Access) { *a = Access{} }, "--etcd_user", ErrRefused},
+		"somebody, in clear": {users, func(a *Access) { *a = Access{User: "masters", Password: "secret"} }, "", nil},
 		"TLS where none is":  {open, func(*Access) {}, "does not speak TLS", ErrRefused},
 		"a user for nothing": {open, func(a *Access) { *a = Access{User: "masters", Password: "secret"} }, "", nil},
 	} {

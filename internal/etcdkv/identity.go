@@ -76,8 +76,10 @@ func (m *member) call(ctx context.Context, do func(ctx context.Context, etcd *cl
 		used = m.identity.current()
 	}
 	err := do(ctx, m.etcd)
+	// Without a token a member goes by the name in the certificate, and may find that this one has no rights.
+	unnamed := m.identity != nil && used == "" && errors.Is(err, rpctypes.ErrPermissionDenied)
 	switch {
-	case err == nil || !stale(err):
+	case err == nil || !stale(err) && !unnamed:
 		return err
 	case m.identity != nil:
 		if err := m.identity.renew(ctx, m.etcd, used); err != nil {

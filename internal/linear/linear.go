@@ -20,11 +20,12 @@ const (
 	Get                    // reads it
 	Exist                  // asks whether there is one
 	Remove                 // ends it
+	Upsert                 // makes an object, in place of what there is
 )
 
 // String names the call.
 func (k Kind) String() string {
-	return [...]string{"?", "put", "get", "exist", "remove"}[min(int(k), 4)]
+	return [...]string{"?", "put", "get", "exist", "remove", "upsert"}[min(int(k), 5)]
 }
 
 // Outcome is what a client was told.
@@ -32,16 +33,17 @@ type Outcome uint8
 
 // The outcomes. A call that was refused, or failed for certain, has none: it says nothing and is not added.
 const (
-	Done    Outcome = iota + 1 // a put or a removal took effect; a read found Value, or for Exist any object
+	Done    Outcome = iota + 1 // a put, an upsert or a removal took effect; a read found Value, or for Exist any object
 	Absent                     // there is no object
 	Present                    // there is one, and for that reason nothing was done
-	Unknown                    // nobody answered a put or a removal
+	Unknown                    // nobody answered a put, an upsert or a removal
 	Cleared                    // a removal left nothing: neither an object nor what was only begun
+	Either                     // a put took effect, or there was an object already: published clients tell no difference
 )
 
 // String names the outcome.
 func (o Outcome) String() string {
-	return [...]string{"?", "done", "absent", "present", "unknown", "cleared"}[min(int(o), 5)]
+	return [...]string{"?", "done", "absent", "present", "unknown", "cleared", "either"}[min(int(o), 6)]
 }
 
 // Op is one call. Times are on one clock, in any unit.
@@ -49,10 +51,10 @@ type Op struct {
 	Client       int
 	Key          string
 	Kind         Kind
-	Value        uint64 // of a put, another for each; of a read, what was found
+	Value        uint64 // of a put or an upsert, another for each; of a read, what was found
 	Outcome      Outcome
 	Call, Return int64
-	// Place is which leader was asked. A removal that nobody answers hides the object from the readers of that leader only:
+	// Place is which leader was asked, as far as that is known. A removal that nobody answers hides the object from the readers of that leader only:
 	// while he leads they may miss what another leader still has.
 	Place string
 }
@@ -156,7 +158,7 @@ func until(all []Op, at int64) (ops []Op) {
 		case o.Call > at:
 		case o.Return <= at:
 			ops = append(ops, o)
-		case o.Kind == Put || o.Kind == Remove && o.Outcome != Absent && o.Outcome != Present:
+		case o.Kind == Put || o.Kind == Upsert || o.Kind == Remove && o.Outcome != Absent && o.Outcome != Present:
 			o.Outcome, o.Return = Unknown, at
 			ops = append(ops, o)
 		}
@@ -171,7 +173,7 @@ func events(ops []Op) (out []porcupine.Operation, err error) {
 		end = max(end, o.Call, o.Return)
 	}
 	for _, o := range ops {
-		if o.Kind < Put || o.Kind > Remove || o.Outcome < Done || o.Outcome > Cleared {
+		if o.Kind < Put || o.Kind > Upsert || o.Outcome < Done || o.Outcome > Either {
 			return nil, fmt.Errorf("no such call or outcome: %v", o)
 		}
 		if o.Outcome == Absent && excused(&o, ops) {
@@ -209,9 +211,11 @@ var model = porcupine.Model{
 	Step: func(state, input, output any) (bool, any) {
 		now, o := state.(uint64), input.(Op)
 		switch {
+		case o.Kind == Upsert && (o.Outcome == Done || o.Outcome == Unknown):
+			return true, o.Value
 		case o.Kind == Put && o.Outcome == Done:
 			return now == 0, o.Value
-		case o.Kind == Put && o.Outcome == Unknown:
+		case o.Kind == Put && (o.Outcome == Unknown || o.Outcome == Either):
 			if now == 0 {
 				return true, o.Value
 			}

@@ -14,8 +14,8 @@ func parse(t *testing.T, text string) *History {
 	for i, line := range strings.Split(text, ";") {
 		f := strings.Fields(line)
 		o := Op{Client: i, Key: "k", Place: f[4]}
-		o.Kind = Kind(slices.Index([]string{"", "put", "get", "exist", "remove"}, f[0]))
-		o.Outcome = Outcome(slices.Index([]string{"", "done", "absent", "present", "unknown", "cleared"}, f[2]))
+		o.Kind = Kind(slices.Index([]string{"", "put", "get", "exist", "remove", "upsert"}, f[0]))
+		o.Outcome = Outcome(slices.Index([]string{"", "done", "absent", "present", "unknown", "cleared", "either"}, f[2]))
 		from, to, _ := strings.Cut(f[3], "-")
 		o.Value, o.Call, o.Return = number(t, f[1]), int64(number(t, from)), int64(number(t, to))
 		h.Add(o)
@@ -56,6 +56,13 @@ func TestCheck(t *testing.T) {
 		{"a removal of what is not there", "remove 0 present 3-4 a", false},
 		{"a removal of what was begun", "remove 0 cleared 1-2 a; put 7 done 3-4 a; remove 0 cleared 5-6 a; get 0 absent 7-8 a", true},
 		{"an object that was cleared", "put 7 done 1-2 a; remove 0 cleared 3-4 a; get 7 done 5-6 a", false},
+		{"two puts of published clients", "put 7 either 1-2 a; put 8 either 3-4 a; get 7 done 5-6 a", true},
+		{"the second has no effect", "put 7 either 1-2 a; put 8 either 3-4 a; get 8 done 5-6 a", false},
+		{"one of them has", "put 7 either 1-2 a; get 0 absent 3-4 b", false},
+		{"an upsert", "put 7 done 1-2 a; upsert 8 done 3-4 a; get 8 done 5-6 a", true},
+		{"an upsert is lost", "put 7 done 1-2 a; upsert 8 done 3-4 a; get 7 done 5-6 b", false},
+		{"an upsert comes late, or never", "put 7 done 1-2 a; upsert 8 unknown 3-4 a; get 7 done 5-6 a; get 7 done 7-8 b", true},
+		{"an upsert came and went", "put 7 done 1-2 a; upsert 8 unknown 3-4 a; get 8 done 5-6 a; get 7 done 7-8 b", false},
 		{"overlapping", "put 7 done 1-6 a; get 0 absent 2-3 a; get 7 done 4-5 a", true},
 		{"back again", "put 7 done 1-9 a; get 7 done 2-3 a; get 0 absent 4-5 a", false},
 	} {

@@ -47,7 +47,7 @@ func StartGuarded(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGuard(o.Users)
+	g := newGuard(o)
 	s := &Server{grpc: grpc.NewServer(g.options(o)...), guard: g, ln: ln, store: newStore(), moved: make(chan struct{})}
 	pb.RegisterAuthServer(s.grpc, g)
 	pb.RegisterKVServer(s.grpc, s)

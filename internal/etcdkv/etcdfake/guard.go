@@ -25,7 +25,8 @@ type Options struct {
 // guard knows who may do what.
 type guard struct {
 	pb.UnimplementedAuthServer
-	users map[string]string
+	users  map[string]string
+	byName bool
 
 	mu     sync.Mutex
 	tokens map[string]bool
@@ -34,8 +35,9 @@ type guard struct {
 	calls  map[string]int
 }
 
-func newGuard(users map[string]string) *guard {
-	return &guard{users: users, tokens: map[string]bool{}, calls: map[string]int{}}
+func newGuard(o Options) *guard {
+	byName := o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert
+	return &guard{users: o.Users, byName: byName, tokens: map[string]bool{}, calls: map[string]int{}}
 }
 
 func (g *guard) options(o Options) []grpc.ServerOption {
@@ -74,6 +76,8 @@ func (g *guard) admit(ctx context.Context, method string) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	token := md.Get(rpctypes.TokenFieldNameGRPC)
 	switch {
+	case len(token) == 0 && g.byName: // as an etcd that asks for certificates: it goes by the name in it, which is no user
+		return rpctypes.ErrGRPCPermissionDenied
 	case len(token) == 0:
 		return rpctypes.ErrGRPCUserEmpty
 	case !g.tokens[token[0]]:
