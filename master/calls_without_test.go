@@ -36,7 +36,7 @@ func TestWithoutWeights(t *testing.T) {
 	for _, bad := range []wire.WeightRevisionIdentity{noName, noResource, noRevision, noGeneration} {
 		expect(t, "get of no revision", get(bad), wire.WeightErrInvalidArgument)
 	}
-	list := invoke(p, &wire.ListWeightRevisions, &wire.ListWeightRevisionsArgs{Request: wire.ListWeightRevisionsRequest{NameSpace: "n", Limit: 10}})
+	list := invoke(p, &wire.ListWeightRevisions, &wire.ListWeightRevisionsArgs{Request: wire.ListWeightRevisionsRequest{NameSpace: "n", ResourceID: "r", Limit: 10}})
 	if list.Err != 0 || len(list.Value.Revisions) != 0 || list.Value.NextPageToken != "" {
 		t.Errorf("list: %+v", list)
 	}
@@ -46,13 +46,13 @@ func TestWithoutWeights(t *testing.T) {
 		name      string
 		got, want wire.WeightManagementError
 	}{
-		{"begin", invoke(p, &wire.BeginWeightImport, &wire.BeginWeightImportArgs{Request: wire.BeginWeightImportRequest{Identity: id}}).Err, wire.WeightErrNotReady},
+		{"begin", invoke(p, &wire.BeginWeightImport, &wire.BeginWeightImportArgs{Request: wire.BeginWeightImportRequest{Identity: id, ExpectedPayloadCount: 1, ExpectedLogicalBytes: 5}}).Err, wire.WeightErrNotReady},
 		{"begin of nothing", invoke(p, &wire.BeginWeightImport, &wire.BeginWeightImportArgs{}).Err, wire.WeightErrInvalidArgument},
 		{"commit", invoke(p, &wire.CommitWeightImport, &wire.CommitWeightImportArgs{Request: wire.CommitWeightImportRequest{
-			Identity: id, ExpectedMetadataGeneration: 1, Manifest: wire.WeightManifestReference{ManifestKey: "m", ManifestSha256: digest, PayloadKeysSha256: digest},
+			Identity: id, ExpectedMetadataGeneration: 1, Manifest: wire.WeightManifestReference{ManifestKey: "m", ManifestSha256: digest, PayloadGroupID: "g", PayloadKeysSha256: digest, PayloadCount: 1, LogicalBytes: 5},
 		}}).Err, wire.WeightErrNotFound},
 		{"commit without digest", invoke(p, &wire.CommitWeightImport, &wire.CommitWeightImportArgs{Request: wire.CommitWeightImportRequest{
-			Identity: id, ExpectedMetadataGeneration: 1, Manifest: wire.WeightManifestReference{ManifestKey: "m", ManifestSha256: "x", PayloadKeysSha256: digest},
+			Identity: id, ExpectedMetadataGeneration: 1, Manifest: wire.WeightManifestReference{ManifestKey: "m", ManifestSha256: "x", PayloadGroupID: "g", PayloadKeysSha256: digest, PayloadCount: 1, LogicalBytes: 5},
 		}}).Err, wire.WeightErrInvalidArgument},
 		{"abort", invoke(p, &wire.AbortWeightImport, &wire.AbortWeightImportArgs{Request: wire.AbortWeightImportRequest{Identity: id, ExpectedMetadataGeneration: 1}}).Err, wire.WeightErrNotFound},
 		{"abort without generation", invoke(p, &wire.AbortWeightImport, &wire.AbortWeightImportArgs{Request: wire.AbortWeightImportRequest{Identity: id}}).Err, wire.WeightErrInvalidArgument},
