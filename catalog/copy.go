@@ -300,6 +300,20 @@ func (c *Catalog) hasReplica(n name, id uint64) bool {
 	return false
 }
 
+// CopyUnderWay tells that an object is being copied or moved; else it is ErrNoReplicationTask or ErrObjectNotFound.
+func (c *Catalog) CopyUnderWay(key string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.s.lookup(key)
+	if n == 0 {
+		return ErrObjectNotFound
+	}
+	if _, ok := c.trivial[key]; !ok && c.s.copyOf(n) == 0 {
+		return ErrNoReplicationTask
+	}
+	return nil
+}
+
 // ValueTime gives the time of an object's value: when it was completed, or begun if it is being written. 0 is no object.
 func (c *Catalog) ValueTime(key string) Time {
 	c.mu.Lock()

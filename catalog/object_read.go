@@ -49,7 +49,7 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 	defer sh.mu.RUnlock()
 	n := c.settled(sh, hash, key)
 	o, dst, err := c.view(n, key, dst)
-	if err == nil && o.onDisk {
+	if err == nil && o.OnDisk {
 		c.s.disks.grant(key, now+Time(c.cfg.LeaseMs))
 		c.hit(key)
 		o.LeaseMs = c.cfg.LeaseMs
@@ -89,7 +89,7 @@ func (c *Catalog) view(n name, key string, dst []Replica) (Object, []Replica, er
 	}
 	disk, dst, ok := c.s.disks.view(key, dst)
 	if err != nil && ok {
-		disk.onDisk = true
+		disk.OnDisk = true
 		return disk, dst, nil
 	}
 	return o, dst, err

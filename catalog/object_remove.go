@@ -94,7 +94,7 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		return ErrHasLease
 	}
 	lost := c.s.allLost(n)
-	if !lost && c.s.copyOf(n) != 0 {
+	if _, busy := c.trivial[r.key()]; busy && !lost {
 		sh.mu.Unlock()
 		return ErrReplicationTask
 	}

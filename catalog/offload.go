@@ -99,13 +99,13 @@ func (c *Catalog) MountDisk(now Time, id UUID, enabled bool) error {
 	return nil
 }
 
-// UnmountDisk forgets a client's disk and what is on it. When it returns nobody is told of those copies any more.
+// UnmountDisk forgets a client's disk and what is on it; one that has none is fine. When it returns nobody is told of those
+// copies any more.
 func (c *Catalog) UnmountDisk(now Time, id UUID) error {
-	c.mu.Lock()
-	if c.offload.boxes[id] == nil && c.s.disks.owners[id] == nil {
-		c.mu.Unlock()
-		return ErrSegmentNotFound
+	if !c.cfg.Offload {
+		return ErrUnableOffload
 	}
+	c.mu.Lock()
 	c.closeBox(id)
 	c.mu.Unlock()
 	c.inSlices(func() bool { return c.dropOwned(now, id) })

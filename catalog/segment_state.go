@@ -34,7 +34,7 @@ func (c *Catalog) noteState(now Time, seg *segment, state uint8, until Time, not
 }
 
 // LeaveSegment lets a segment of a client go when a grace time is over. Until then it can be read and takes nothing new.
-// Asked again, the time begins anew. A segment that is not there is fine for a client that has others.
+// Asked again, the time begins anew.
 func (c *Catalog) LeaveSegment(now Time, id, client UUID, graceMs int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,9 +43,7 @@ func (c *Catalog) LeaveSegment(now Time, id, client UUID, graceMs int64) error {
 	}
 	seg := c.s.segments.byID[id]
 	switch {
-	case seg == nil:
-		return nil
-	case seg.info.Client != client:
+	case seg == nil || seg.info.Client != client:
 		return ErrInvalidParams
 	case seg.state == SegmentDrained:
 		return ErrUnavailableStatus

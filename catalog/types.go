@@ -157,7 +157,7 @@ type Object struct {
 	HardPin     bool
 	DataType    uint8
 	LeaseMs     int64 // granted by this read; 0 from Peek
-	onDisk      bool  // nothing is readable in memory
+	OnDisk      bool  // nothing is readable in memory
 }
 
 // Requests about the soft pin of an object, numbered as on the wire.

@@ -138,6 +138,8 @@ func (f *fakeMaster) DropTenantQuota(_ context.Context, name string) error {
 	return catalog.ErrObjectNotFound
 }
 
+func (f *fakeMaster) FilePath(key string) string { return "/root/" + key }
+
 func (f *fakeMaster) RemoveAllOf(bool, string) (int64, error)  { return 4, nil }
 func (f *fakeMaster) SegmentStatuses() []catalog.SegmentStatus { return f.segments }
 

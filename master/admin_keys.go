@@ -78,9 +78,11 @@ type buffer struct {
 }
 
 func buffersOf(replicas []catalog.Replica) []buffer {
-	out := make([]buffer, len(replicas))
-	for i, r := range replicas {
-		out[i] = buffer{r.Size, r.Segment.Base + r.Offset, r.Segment.Protocol, r.Segment.Endpoint}
+	out := make([]buffer, 0, len(replicas))
+	for _, r := range replicas {
+		if r.Disk == nil {
+			out = append(out, buffer{r.Size, r.Segment.Base + r.Offset, r.Segment.Protocol, r.Segment.Endpoint})
+		}
 	}
 	return out
 }
@@ -109,14 +111,40 @@ func (a *Admin) serveQueryKey(w http.ResponseWriter, r *http.Request) {
 	}{true, buffersOf(replicas)})
 }
 
-// keyAnswer is one key's part of a batch answer. Only memory holds replicas here, so the other lists are always null.
+// keyAnswer is one key's part of a batch answer. A list without items is null, but for that of what is in memory.
 type keyAnswer struct {
-	OK        bool     `json:"ok"`
-	Error     *string  `json:"error"`
-	Values    []buffer `json:"values"`
-	Disk      *string  `json:"disk_values"`
-	LocalDisk *string  `json:"local_disk_values"`
-	NoF       *string  `json:"nof_values"`
+	OK        bool        `json:"ok"`
+	Error     *string     `json:"error"`
+	Values    []buffer    `json:"values"`
+	Disk      []diskFile  `json:"disk_values"`
+	LocalDisk []localDisk `json:"local_disk_values"`
+	NoF       *string     `json:"nof_values"` // nothing ever lies there
+}
+
+// diskFile is a file that all clients share, localDisk a copy that one keeps.
+type diskFile struct {
+	Path string `json:"file_path"`
+	Size uint64 `json:"object_size"`
+}
+
+type localDisk struct {
+	Client   string `json:"client_id"`
+	Size     uint64 `json:"object_size"`
+	Endpoint string `json:"transport_endpoint"`
+}
+
+func (a *Admin) answerOf(key string, replicas []catalog.Replica) keyAnswer {
+	out := keyAnswer{OK: true, Values: buffersOf(replicas)}
+	for _, r := range replicas {
+		switch {
+		case r.Disk == nil:
+		case r.Disk.Owner == catalog.UUID{}:
+			out.Disk = append(out.Disk, diskFile{a.source.FilePath(key), r.Size})
+		default:
+			out.LocalDisk = append(out.LocalDisk, localDisk{r.Disk.Owner.String(), r.Size, r.Disk.Endpoint})
+		}
+	}
+	return out
 }
 
 // serveBatchQuery shows the replicas of many keys, separated by commas.
@@ -140,7 +168,7 @@ func (a *Admin) serveBatchQuery(w http.ResponseWriter, r *http.Request) {
 			data[key] = keyAnswer{Error: &text}
 			continue
 		}
-		data[key] = keyAnswer{OK: true, Values: buffersOf(replicas)}
+		data[key] = a.answerOf(key, replicas)
 	}
 	replyJSON(w, http.StatusOK, struct {
 		Success bool                 `json:"success"`

@@ -22,6 +22,8 @@ type AdminSource interface {
 	SegmentStatuses() []catalog.SegmentStatus
 	// Lookup returns the readable replicas of an object and grants a lease, like the look-up of a client.
 	Lookup(key string) ([]catalog.Replica, error)
+	// FilePath is where the file of an object lies that all clients share.
+	FilePath(key string) string
 }
 
 // Standing is the role of a master. Without high availability it is always Alone.
@@ -79,4 +81,10 @@ func (s *Service) Lookup(key string) ([]catalog.Replica, error) {
 	key, _ = s.keyOf(defaultTenant, key)
 	_, replicas, err := s.cat.Get(s.clock.Now(), key, nil)
 	return replicas, err
+}
+
+// FilePath implements AdminSource.
+func (s *Service) FilePath(key string) string {
+	key, _ = s.keyOf(defaultTenant, key)
+	return s.cfg.fileOf(key)
 }

@@ -24,12 +24,7 @@ func (s *Service) registerCopies() {
 	})
 	register(s, &wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
 		s.families.bind(p, q.ClientID)
-		switch {
-		case q.Key == probeKey:
-			r.Err = wire.ErrObjectNotFound
-		case !s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key)):
-			r.Err = wire.ErrInvalidVersion
-		default:
+		if r.Err = s.mayStart(q); r.Err == 0 {
 			r.Value, r.Err = s.startCopy(q.ClientID, q.TenantID, q.Key, q.Source, q.Targets)
 		}
 		s.calls.Count(wire.CopyStart.ID.Name(), r.Err != 0)
@@ -52,23 +47,44 @@ func (s *Service) registerCopies() {
 		r.Err = s.endCopy(p, c.MoveRevoke, wire.MoveRevoke.ID, q.ClientID, q.TenantID, q.Key)
 	})
 	register(s, &wire.DynamicReplicaCopyEnd, func(p *peerConn, q *wire.DynamicReplicaCopyEndRequest, r *wire.DynamicReplicaCopyEndReply) {
-		if !s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key)) {
-			s.families.bind(p, q.ClientID)
-			r.Err = wire.ErrInvalidVersion
-			s.calls.Count(wire.CopyEnd.ID.Name(), true)
-			return
-		}
-		r.Err = s.endCopy(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key)
+		in := s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key))
+		r.Err = s.endDemanded(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key, in)
 	})
 	register(s, &wire.DynamicReplicaCopyRevoke, func(p *peerConn, q *wire.DynamicReplicaCopyRevokeRequest, r *wire.DynamicReplicaCopyRevokeReply) {
-		if !s.heat.issued(dynamicLease{q.LeaseID, q.VersionEpoch}) { // a lease that is over must not keep the ranges
-			s.families.bind(p, q.ClientID)
-			r.Err = wire.ErrInvalidVersion
-			s.calls.Count(wire.CopyRevoke.ID.Name(), true)
-			return
-		}
-		r.Err = s.endCopy(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key)
+		known := s.heat.issued(dynamicLease{q.LeaseID, q.VersionEpoch}) // a lease that is over must not keep the ranges
+		r.Err = s.endDemanded(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key, known)
 	})
+}
+
+// mayStart tells whether a copy on demand is still wanted.
+func (s *Service) mayStart(q *wire.DynamicReplicaCopyStartRequest) wire.ErrorCode {
+	epoch := s.epochOf(q.TenantID, q.Key)
+	switch {
+	case q.Key == probeKey || epoch == 0:
+		return wire.ErrObjectNotFound
+	case s.heat.mode == dynamicOff:
+		return wire.ErrUnavailableInCurrentStatus
+	case !s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, epoch):
+		return wire.ErrInvalidVersion
+	}
+	return 0
+}
+
+// endDemanded ends a copy on demand whose lease is right; for another it says what is wrong.
+func (s *Service) endDemanded(p *peerConn, end copyEnd, id wire.CallID, client wire.UUID, tenant, key string, right bool) wire.ErrorCode {
+	if right {
+		return s.endCopy(p, end, id, client, tenant, key)
+	}
+	s.families.bind(p, client)
+	s.calls.Count(id.Name(), true)
+	kept, code := s.keyOf(tenant, key)
+	if code == 0 {
+		code = codeOf(s.cat.CopyUnderWay(kept))
+	}
+	if code == 0 {
+		code = wire.ErrInvalidVersion
+	}
+	return code
 }
 
 func (s *Service) startCopy(client wire.UUID, tenant, key, source string, targets []string) (r wire.CopyStartResponse, code wire.ErrorCode) {
@@ -80,8 +96,8 @@ func (s *Service) startCopy(client wire.UUID, tenant, key, source string, target
 	if err != nil {
 		return r, codeOf(err)
 	}
-	r.Source = replicasOut(nil, []catalog.Replica{from})[0]
-	r.Targets = replicasOut(make([]wire.ReplicaDescriptor, 0, len(made)), made)
+	r.Source = s.replicasOut("", nil, []catalog.Replica{from})[0]
+	r.Targets = s.replicasOut("", make([]wire.ReplicaDescriptor, 0, len(made)), made)
 	return r, 0
 }
 
@@ -94,9 +110,9 @@ func (s *Service) startMove(q *wire.MoveStartRequest) (r wire.MoveStartResponse,
 	if err != nil {
 		return r, codeOf(err)
 	}
-	r.Source = replicasOut(nil, []catalog.Replica{from})[0]
+	r.Source = s.replicasOut("", nil, []catalog.Replica{from})[0]
 	if len(made) > 0 {
-		r.Target = wire.Some(replicasOut(nil, made)[0])
+		r.Target = wire.Some(s.replicasOut("", nil, made)[0])
 	}
 	return r, 0
 }

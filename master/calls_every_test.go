@@ -150,10 +150,6 @@ func TestUnavailableAnswers(t *testing.T) {
 	b := newBed(t)
 	p := b.client(wire.V14)
 	no := wire.ErrUnavailableInCurrentMode
-	prefetch := invoke(p, &wire.RegisterPrefetchTask, &wire.RegisterPrefetchTaskRequest{ClientID: p.id})
-	expect(t, "prefetch", prefetch.Err, no)
-	weights := invoke(p, &wire.GetWeightRevision, &wire.GetWeightRevisionArgs{})
-	expect(t, "weights", weights.Err, wire.WeightErrNotReady)
 	request := wire.BatchEvictDiskReplica.AppendRequest(nil, wire.V14, &wire.BatchEvictDiskReplicaRequest{Keys: []string{"a", "b", "c"}})
 	var batch wire.BatchEvictDiskReplicaReply
 	if err := wire.BatchEvictDiskReplica.DecodeReply(wire.UnavailableReply(nil, wire.CallBatchEvictDiskReplica, wire.V14, request), wire.V14, &batch); err != nil {

@@ -27,6 +27,8 @@ func (s *Service) registerPlain() {
 		}
 		*r = out
 	})
+	s.registerNoF()
+	s.registerWeights()
 }
 
 // clearReplicas takes away what may go and names it; what may not is passed over without a word.
@@ -53,17 +55,33 @@ func (s *Service) probe(tenant, key string) (bool, wire.ErrorCode) {
 	return err == nil, 0
 }
 
-// probeAll probes keys. The last one found is leased if that is asked for: it stands for all before it.
+// probeAll probes keys. If asked to it takes them in candidates of so many keys each, and leases the members of the last
+// candidate of which everything is there.
 func (s *Service) probeAll(q *wire.BatchProbeKeyRequest) []wire.Exp[bool, wire.ErrorCode] {
 	out := make([]wire.Exp[bool, wire.ErrorCode], len(q.Keys))
-	last := -1
+	leases, size := q.Policy.LeaseMode == wire.ProbeLeaseModeLasthitonly, q.Policy.CandidateSize
+	if q.Policy.LeaseMode > wire.ProbeLeaseModeLasthitonly || leases && (size == 0 || uint64(len(q.Keys))%size != 0) {
+		for i := range out {
+			out[i].Err = wire.ErrInvalidParams
+		}
+		return out
+	}
+	hits := uint64(0)
+	var last []string
 	for i, key := range q.Keys {
 		if out[i].Value, out[i].Err = s.probe(q.TenantID, key); out[i].Value {
-			last = i
+			hits++
+		}
+		if leases && uint64(i+1)%size == 0 {
+			if hits == size {
+				last = q.Keys[i+1-int(size) : i+1]
+			}
+			hits = 0
 		}
 	}
-	if last >= 0 && q.Policy.LeaseMode == wire.ProbeLeaseModeLasthitonly {
-		out[last].Value, out[last].Err = s.exist(s.clock.Now(), q.TenantID, q.Keys[last])
+	for _, key := range last {
+		// What went since it was probed goes without a lease; the answer was true when it was given.
+		_, _ = s.exist(s.clock.Now(), q.TenantID, key)
 	}
 	return out
 }
@@ -81,7 +99,7 @@ func (s *Service) look(tenant, key string, r *wire.Exp[wire.GetReplicaListRespon
 		r.Err = codeOf(err)
 		return
 	}
-	r.Value.Replicas = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	r.Value.Replicas = s.replicasOut(kept, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}
-	r.Value.ResolvedTenantID = wire.Opt[string]{Set: true, Value: s.payloadTenant(tenant)}
+	r.Value.LeaseTTLMs = uint64(s.cfg.LeaseTTL.Milliseconds()) // what a lease would be
 }

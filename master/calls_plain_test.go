@@ -1,7 +1,6 @@
 package master
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ func TestGracefulUnmount(t *testing.T) {
 		expect(t, "by one without segments", leave(other, seg.ID, 9), wire.ErrSegmentNotFound)
 		other.mount("b", 1<<45, 16)
 		expect(t, "by another", leave(other, seg.ID, 9), wire.ErrInvalidParams)
-		expect(t, "of an unknown segment", leave(p, newID(), 9), 0)
+		expect(t, "of an unknown segment", leave(p, newID(), 9), wire.ErrInvalidParams)
 		expect(t, "for ever", leave(p, seg.ID, 1<<64-1), 0)
 		status := invoke(p, &wire.QuerySegmentStatus, &wire.QuerySegmentStatusRequest{SegmentName: "a"})
 		expect(t, "status", status, wire.QuerySegmentStatusReply{Value: wire.SegmentStatusGracefullyUnmounting})
@@ -91,27 +90,37 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 	expect(t, "there", probe("x"), true)
 	expect(t, "not there", probe("gone"), false)
 	expect(t, "remove after the probe", p.remove("x", false), 0)
-	keys := []string{"y", "gone", "z", "gone"}
-	batch := func(mode wire.ProbeLeaseMode) (found []bool) {
-		for _, item := range invoke(p, &wire.BatchProbeKey, &wire.BatchProbeKeyRequest{Policy: wire.GrantLeasePolicy{LeaseMode: mode}, Keys: keys}) {
-			expect(t, "item", item.Err, 0)
-			found = append(found, item.Value)
+	no := wire.ErrInvalidParams
+	batch := func(mode wire.ProbeLeaseMode, size uint64, keys ...string) string {
+		text := ""
+		for _, item := range invoke(p, &wire.BatchProbeKey, &wire.BatchProbeKeyRequest{Policy: wire.GrantLeasePolicy{LeaseMode: mode, CandidateSize: size}, Keys: keys}) {
+			switch {
+			case item.Err == no:
+				text += "!"
+			case item.Err == 0 && item.Value:
+				text += "1"
+			default:
+				text += "0"
+			}
 		}
-		return found
+		return text
 	}
-	if got := batch(wire.ProbeLeaseModeNone); !slices.Equal(got, []bool{true, false, true, false}) {
-		t.Errorf("batch: %v", got)
-	}
+	expect(t, "batch", batch(wire.ProbeLeaseModeNone, 0, "y", "gone", "z", "gone"), "1010")
+	expect(t, "no candidate whole", batch(wire.ProbeLeaseModeLasthitonly, 2, "y", "gone", "z", "gone"), "1010")
+	expect(t, "candidates of nothing", batch(wire.ProbeLeaseModeLasthitonly, 0, "y", "z"), "!!")
+	expect(t, "half a candidate", batch(wire.ProbeLeaseModeLasthitonly, 3, "y", "z"), "!!")
 	list := invoke(p, &wire.GetReplicaListForAdmin, &wire.GetReplicaListForAdminRequest{Key: "y"})
 	expect(t, "list", endpointsOf(list.Value.Replicas), "[a:15001]")
 	expect(t, "list of nothing", invoke(p, &wire.GetReplicaListForAdmin, &wire.GetReplicaListForAdminRequest{Key: "gone"}).Err, wire.ErrObjectNotFound)
 	lists := invoke(p, &wire.BatchGetReplicaListForAdmin, &wire.BatchGetReplicaListForAdminRequest{Keys: []string{"gone", "z"}})
 	expectItems(t, "lists", lists, wire.ErrObjectNotFound, 0)
 	expect(t, "remove after all that", p.remove("y", false), 0)
-	if got := batch(wire.ProbeLeaseModeLasthitonly); !slices.Equal(got, []bool{false, false, true, false}) {
-		t.Errorf("batch with a lease: %v", got)
+	p.put("y", 10)
+	p.put("v", 10)
+	expect(t, "a whole candidate", batch(wire.ProbeLeaseModeLasthitonly, 2, "y", "z", "v", "gone"), "1110")
+	for key, want := range map[string]wire.ErrorCode{"y": wire.ErrObjectHasLease, "z": wire.ErrObjectHasLease, "v": 0} {
+		expect(t, "remove of "+key, p.remove(key, false), want)
 	}
-	expect(t, "remove after the lease", p.remove("z", false), wire.ErrObjectHasLease)
 }
 
 // TestCopiesOnDemand lets an object be read until it gets another copy, in every mode.
@@ -148,7 +157,12 @@ func TestCopiesOnDemand(t *testing.T) {
 
 // TestCopyOnDemandIsRefused has copies whose reason is not true any more.
 func TestCopyOnDemandIsRefused(t *testing.T) {
-	b := newBed(t)
+	off := newBed(t).client(wire.V14)
+	off.mount("a", 1<<44, mib)
+	off.putOn("a", "k", 1000)
+	refused := invoke(off, &wire.DynamicReplicaCopyStart, &wire.DynamicReplicaCopyStartRequest{ClientID: off.id, Key: "k", Source: "a"})
+	expect(t, "where nothing is copied on demand", refused.Err, wire.ErrUnavailableInCurrentStatus)
+	b := newBed(t, func(c *Config) { c.DynamicMode = dynamicEnforce })
 	p := b.client(wire.V14)
 	p.mount("a", 1<<44, mib)
 	b.client(wire.V14).mount("b", 1<<45, mib)
@@ -168,6 +182,8 @@ func TestCopyOnDemandIsRefused(t *testing.T) {
 	}
 	expect(t, "unknown lease", start(dynamicLease{newID(), epoch}), wire.ErrInvalidVersion)
 	expect(t, "other value", start(dynamicLease{lease.id, epoch + 1}), wire.ErrInvalidVersion)
+	expect(t, "end without a start", end(lease), wire.ErrObjectNoReplicationTask)
+	expect(t, "end of another without a start", end(dynamicLease{newID(), epoch}), wire.ErrObjectNoReplicationTask)
 	expect(t, "start", start(lease), 0)
 	expect(t, "end with an unknown lease", end(dynamicLease{newID(), epoch}), wire.ErrInvalidVersion)
 	expect(t, "revoke with an unknown lease", revoke(dynamicLease{newID(), epoch}), wire.ErrInvalidVersion)

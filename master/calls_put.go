@@ -94,7 +94,7 @@ func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string,
 	}
 	p.begun(o.After)
 	s.calls.ObserveValue(size)
-	r.Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	r.Value = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 }
 
 // startBatch runs the items of a batch one by one: they succeed or fail alone.
@@ -121,7 +121,7 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 			} else {
 				p.begun(o.After)
 				s.calls.ObserveValue(sizes[i])
-				out[i].Value = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+				out[i].Value = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 				s.sameNode(cfg, replicas)
 			}
 		}
@@ -135,8 +135,13 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 
 // sameNode keeps a batch that asked for it on the segment its first object went to.
 func (s *Service) sameNode(cfg *wire.ReplicateConfig, replicas []catalog.Replica) {
-	if cfg.PreferAllocInSameNode && cfg.PreferredSegment == "" && len(replicas) > 0 {
-		cfg.PreferredSegment = replicas[len(replicas)-1].Segment.Name
+	if !cfg.PreferAllocInSameNode || cfg.PreferredSegment != "" {
+		return
+	}
+	for i := range replicas {
+		if replicas[i].Disk == nil {
+			cfg.PreferredSegment = replicas[i].Segment.Name
+		}
 	}
 }
 

@@ -57,14 +57,14 @@ func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire
 	}
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
-	s.calls.CountLookup(err == nil, o.Size)
+	s.calls.CountLookup(err == nil, o.OnDisk, o.Size)
 	if err != nil {
 		r.Err = codeOf(err)
 		return
 	}
 	s.heat.read(now, tenant, plain, key, len(replicas))
 	p.readings.note(key, now)
-	r.Value.Replicas = replicasOut(make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	r.Value.Replicas = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
 	r.Value.LeaseTTLMs = uint64(o.LeaseMs)
 	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}
 	r.Value.ResolvedTenantID = wire.Opt[string]{Set: true, Value: defaultTenant}
@@ -87,8 +87,8 @@ func (s *Service) getMatching(tenant, text string) ([]wire.MapEntry[string, []wi
 	}
 	var out []wire.MapEntry[string, []wire.ReplicaDescriptor]
 	s.cat.FindMatching(s.clock.Now(), match, func(key string, _ catalog.Object, replicas []catalog.Replica) bool {
-		_, key = s.plainKey(key)
-		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: key, Value: replicasOut(nil, replicas)})
+		_, plain := s.plainKey(key)
+		out = append(out, wire.MapEntry[string, []wire.ReplicaDescriptor]{Key: plain, Value: s.replicasOut(key, nil, replicas)})
 		return true
 	})
 	if p.err != nil {

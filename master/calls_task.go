@@ -3,6 +3,7 @@ package master
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 
 	"mooncake/catalog"
 	"mooncake/wire"
@@ -159,8 +160,7 @@ func (s *Service) payloadTenant(tenant string) string {
 	return tenant
 }
 
-// copiesOf lists the copies of an object that can be read, without a lease. An object that has none such is there all the
-// same.
+// copiesOf lists the copies of an object in memory that can be read, without a lease.
 func (s *Service) copiesOf(tenant, key string) ([]catalog.Replica, wire.ErrorCode) {
 	kept, code := s.keyOf(tenant, key)
 	if code != 0 {
@@ -168,9 +168,14 @@ func (s *Service) copiesOf(tenant, key string) ([]catalog.Replica, wire.ErrorCod
 	}
 	_, replicas, err := s.cat.Peek(kept, nil)
 	if err == catalog.ErrNotReady {
-		return nil, 0
+		err = catalog.ErrUnavailableStatus
 	}
-	return replicas, codeOf(err)
+	return inMemory(replicas), codeOf(err)
+}
+
+// inMemory leaves out the copies that lie on disk.
+func inMemory(replicas []catalog.Replica) []catalog.Replica {
+	return slices.DeleteFunc(replicas, func(r catalog.Replica) bool { return r.Segment == nil })
 }
 
 // canTake tells why the segments of a name cannot be the target of a task.
@@ -198,9 +203,11 @@ func (s *Service) registerSession() {
 		r.Value = storeVersion
 	})
 	register(s, &wire.GetStorageConfig, func(_ *peerConn, _ *wire.GetStorageConfigRequest, r *wire.GetStorageConfigReply) {
-		r.Value = wire.GetStorageConfigResponse{EnableDiskEviction: true}
+		r.Value = wire.GetStorageConfigResponse{Fsdir: s.cfg.fsDir(), EnableDiskEviction: s.cfg.DiskEviction, QuotaBytes: s.cfg.DiskQuota}
 	})
-	register(s, &wire.GetFsdir, func(_ *peerConn, _ *wire.GetFsdirRequest, _ *wire.GetFsdirReply) {})
+	register(s, &wire.GetFsdir, func(_ *peerConn, _ *wire.GetFsdirRequest, r *wire.GetFsdirReply) {
+		r.Value = s.cfg.fsDir()
+	})
 }
 
 // storeVersion is what all three releases answer and insist on; it says nothing about the release.

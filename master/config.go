@@ -2,6 +2,7 @@ package master
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -68,6 +69,25 @@ type Config struct {
 	BundleRetention []catalog.RetentionRule
 	// WorkloadsFile, when set, holds the rules of workloads, read once at the start.
 	WorkloadsFile string
+	// RootFSDir, when set, is a directory that all clients share: objects are written to files there as well. DiskEviction and
+	// DiskQuota are what the clients are told of it; 0 lets them use nine tenths of what there is. FileCapacity is only shown.
+	RootFSDir    string
+	DiskEviction bool
+	DiskQuota    uint64
+	FileCapacity int64
+	// Offload lets clients copy objects to disks of their own: everything that is written, or with OffloadOnEvict what would
+	// be evicted. OffloadForce lets what cannot be copied go all the same. OffloadQueue bounds what waits for one client, and
+	// OffloadCapRatio is the share of that which one round of eviction may add.
+	Offload         bool
+	OffloadOnEvict  bool
+	OffloadForce    bool
+	OffloadQueue    int
+	OffloadCapRatio float64
+	// PromoteOnHit brings back into memory what is read PromoteThreshold times and is on one client's disk only.
+	PromoteOnHit     bool
+	PromoteThreshold int
+	PromoteQueue     int
+	PromotePerBeat   int
 	// MultiTenants tells tenants apart: each has keys of its own, and only those with a quota may write. The quotas are kept
 	// in a file or in etcd (TenantPolicyType) at TenantPolicyURI.
 	MultiTenants     bool
@@ -131,6 +151,8 @@ func DefaultConfig() Config {
 		EvictionRatio: 0.05, HighWatermark: 0.90,
 		ClientActiveTTL: 10 * time.Second, ClientSuspicionTTL: 20 * time.Second, ClientLostTTL: 300 * time.Second,
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
+		DiskEviction: true, FileCapacity: math.MaxInt64, OffloadQueue: 50_000, OffloadCapRatio: 0.5,
+		PromoteThreshold: 2, PromoteQueue: 50_000, PromotePerBeat: 1,
 		TenantPolicyType: policyInFile, TenantWatermark: 0.9,
 		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
@@ -203,6 +225,9 @@ func (c *Config) Validate() error {
 		if _, err := readRules(c.WorkloadsFile); err != nil {
 			return err
 		}
+	}
+	if err := c.checkDisks(); err != nil {
+		return err
 	}
 	if err := c.checkTenants(); err != nil {
 		return err
@@ -296,6 +321,7 @@ func (c *Config) String() string {
 	if c.WorkloadsFile != "" {
 		add("workloads_file", c.WorkloadsFile)
 	}
+	c.addDisks(add)
 	if c.MultiTenants {
 		add("enable_multi_tenants", c.MultiTenants)
 		add("tenant_quota_connector_type", c.TenantPolicyType)

@@ -18,11 +18,15 @@ func segmentIn(s *wire.Segment) catalog.Segment {
 	}
 }
 
-// replicasOut appends the wire form of replicas to dst. The catalog knows offsets; the address a client dials is the
-// segment's base plus that offset.
-func replicasOut(dst []wire.ReplicaDescriptor, replicas []catalog.Replica) []wire.ReplicaDescriptor {
+// replicasOut appends the wire form of an object's replicas to dst. The catalog knows offsets; the address a client dials is
+// the segment's base plus that offset.
+func (s *Service) replicasOut(key string, dst []wire.ReplicaDescriptor, replicas []catalog.Replica) []wire.ReplicaDescriptor {
 	for i := range replicas {
 		r := &replicas[i]
+		if r.Disk != nil {
+			dst = append(dst, s.diskOut(key, r))
+			continue
+		}
 		dst = append(dst, wire.ReplicaDescriptor{
 			ID: r.ID,
 			DescriptorVariant: wire.ReplicaVariant{
@@ -79,6 +83,7 @@ var codes = map[catalog.Error]wire.ErrorCode{
 	catalog.ErrTenantNotRegistered: wire.ErrTenantNotRegistered,
 	catalog.ErrTenantQuota:         wire.ErrTenantQuotaExceeded,
 	catalog.ErrTenantNotEmpty:      wire.ErrTenantNotEmpty,
+	catalog.ErrUnableOffload:       wire.ErrUnableOffload,
 }
 
 // putOptions reads the replicate config of a put, and gives the key under which the catalog keeps the object. The checks are
@@ -104,6 +109,7 @@ func (s *Service) putOptions(key string, size uint64, tenant string, c *wire.Rep
 		HostID:        c.HostID,
 		Group:         group,
 		Tenant:        s.tenantOf(tenant),
+		File:          s.cfg.RootFSDir != "",
 		DataType:      uint8(c.DataType),
 	}
 	if c.PreferredSegment != "" {

@@ -126,6 +126,7 @@ func (s *Service) askToMove(j *drainJob, u drainUnit) bool {
 		return false
 	}
 	at := -1
+	replicas = inMemory(replicas)
 	for i := range replicas {
 		if replicas[i].Segment.Name == u.segment {
 			at = i

@@ -123,3 +123,9 @@ func (c *cluster) CancelDrain(id wire.UUID) (err error) {
 	c.leading(func(s *Service) { err = s.CancelDrain(id) })
 	return err
 }
+
+// FilePath implements AdminSource.
+func (c *cluster) FilePath(key string) (path string) {
+	c.leading(func(s *Service) { path = s.FilePath(key) })
+	return path
+}

@@ -175,6 +175,7 @@ func (s *Service) serveHot(now catalog.Time) {
 // replicateHot asks for one more copy of a key, if there is a place for it.
 func (s *Service) replicateHot(now catalog.Time, k hotKey) {
 	o, replicas, err := s.cat.Peek(k.kept, nil)
+	replicas = inMemory(replicas)
 	if err != nil || len(replicas) == 0 || len(replicas) >= s.heat.most {
 		return
 	}

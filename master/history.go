@@ -272,6 +272,9 @@ func (c *Config) catalog() catalog.Config {
 		PutDiscardMs: ms(c.PutDiscard), PutReleaseMs: ms(c.PutRelease),
 		BundleStagingIdleMs: ms(c.BundleStagingIdle), HideDamagedBundles: c.HideDamagedBundles, Retention: c.BundleRetention,
 		EvictionRatio: c.EvictionRatio, HighWatermark: c.HighWatermark, AllowEvictSoftPinned: c.AllowEvictSoftPinned,
+		Offload: c.Offload, OffloadOnEvict: c.OffloadOnEvict, OffloadForce: c.OffloadForce,
+		OffloadQueueMax: c.OffloadQueue, OffloadCapRatio: c.OffloadCapRatio,
+		PromoteOnHit: c.PromoteOnHit, PromoteThreshold: uint8(min(max(c.PromoteThreshold, 1), 255)), PromoteQueueMax: c.PromoteQueue, PromotePerBeat: c.PromotePerBeat,
 		TenantWatermark: c.TenantWatermark, TenantsEvictOnPut: c.TenantsEvictOnPut,
 		Seed: uint64(time.Now().UnixNano()),
 	}

@@ -280,6 +280,7 @@ func (s *Service) ready() error {
 	s.registerSegments()
 	s.registerPlain()
 	s.registerSession()
+	s.registerDisks()
 	if err := errors.Join(s.loadWorkloads(), s.loadTenants()); err != nil {
 		return err
 	}

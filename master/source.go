@@ -20,7 +20,19 @@ func (s *Service) Stats() metrics.Stats {
 		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
 		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
+
+		DiskKeys: c.Disks.Objects, DiskOnlyKeys: c.Disks.Alone, DiskBytes: c.Disks.Bytes, DiskCapacityBytes: s.diskCapacity(&c.Disks),
+		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting, Promoted: c.Disks.Promoted,
 	}
+}
+
+// diskCapacity gives the bytes that copies on disk may take.
+func (s *Service) diskCapacity(d *catalog.DiskStats) uint64 {
+	capacity := d.Capacity
+	if s.cfg.RootFSDir != "" {
+		capacity += uint64(s.cfg.FileCapacity)
+	}
+	return capacity
 }
 
 // figures are those of the journal, if this master has one.

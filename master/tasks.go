@@ -109,10 +109,14 @@ func (b *taskBook) finish(now catalog.Time, client wire.UUID, q *wire.TaskComple
 		return wire.ErrIllegalClient
 	case t.over():
 		return 0
-	case t.status == wire.TaskStatusPending:
-		return wire.ErrInvalidParams // it was not handed out
+	case t.status == wire.TaskStatusPending: // it was not handed out, and yet the client knows of it
+		b.waiting--
+		if b.pending[client] = slices.DeleteFunc(b.pending[client], func(p *task) bool { return p == t }); len(b.pending[client]) == 0 {
+			delete(b.pending, client)
+		}
+	default:
+		b.processing--
 	}
-	b.processing--
 	b.end(now, t, q.Status, q.Message)
 	return 0
 }

@@ -114,6 +114,9 @@ func TestCopyTask(t *testing.T) {
 		p.mount("a", 1<<44, mib)
 		q.mount("b", 1<<45, mib)
 		p.putOn("a", "k", 1000)
+		expect(t, "put of another", p.putStart("open", 9).Err, 0)
+		expect(t, "of what is being written", p.createCopy("open", "b").Err, wire.ErrUnavailableInCurrentStatus)
+		expect(t, "move of what is being written", p.createMove("open", "a", "b").Err, wire.ErrUnavailableInCurrentStatus)
 		expect(t, "without target", p.createCopy("k").Err, wire.ErrInvalidParams)
 		expect(t, "of nothing", p.createCopy("gone", "b").Err, wire.ErrObjectNotFound)
 		expect(t, "to nowhere", p.createCopy("k", "nowhere").Err, wire.ErrInvalidParams)
@@ -135,7 +138,7 @@ func TestCopyTask(t *testing.T) {
 		expect(t, "source", endpointsOf([]wire.ReplicaDescriptor{start.Value.Source}), "[a:15001]")
 		expect(t, "targets", endpointsOf(start.Value.Targets), "[b:15001]")
 		expect(t, "read meanwhile", endpointsOf(p.get("k").Value.Replicas), "[a:15001]")
-		expect(t, "remove meanwhile", p.remove("k", true), wire.ErrObjectHasReplicationTask)
+		expect(t, "remove meanwhile", p.remove("k", true), wire.ErrReplicaIsNotReady)
 		expect(t, "start twice", invoke(p, &wire.CopyStart, &wire.CopyStartRequest{ClientID: p.id, Key: "k", Source: "a", Targets: []string{"b"}}).Err, wire.ErrObjectHasReplicationTask)
 		expect(t, "end by another", invoke(q, &wire.CopyEnd, &wire.CopyEndRequest{ClientID: q.id, Key: "k"}).Err, wire.ErrIllegalClient)
 		expect(t, "end as a move", invoke(p, &wire.MoveEnd, &wire.MoveEndRequest{ClientID: p.id, Key: "k"}).Err, wire.ErrInvalidParams)
@@ -239,14 +242,15 @@ func TestTaskLimits(t *testing.T) {
 	}
 	expect(t, "fetched", len(b.fetch(2, c, 9)), 2)
 	expect(t, "fetched beyond the bound", len(b.fetch(2, c, 9)), 0)
-	end := wire.TaskCompleteRequest{ID: ids[2], Status: wire.TaskStatusSuccess}
-	expect(t, "end before it was fetched", b.finish(3, c, &end), wire.ErrInvalidParams)
-	end.ID = ids[0]
+	end := wire.TaskCompleteRequest{ID: ids[0], Status: wire.TaskStatusSuccess}
 	expect(t, "end", b.finish(3, c, &end), 0)
+	late, _ := b.add(3, wire.TaskTypeReplicaCopy, c, "p")
 	got := b.fetch(4, c, 9)
 	if len(got) != 1 || got[0].ID != ids[2] {
 		t.Errorf("the third: %+v", got)
 	}
+	expect(t, "end before it was fetched", b.finish(4, c, &wire.TaskCompleteRequest{ID: late, Status: wire.TaskStatusFailed}), 0)
+	expect(t, "waiting", b.waiting+len(b.pending), 0)
 	end.ID = ids[1]
 	expect(t, "end of the second", b.finish(5, c, &end), 0)
 	if _, ok := b.query(ids[0]); ok {

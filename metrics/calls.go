@@ -78,6 +78,7 @@ type Calls struct {
 	others map[string]*callCounters // calls without series of their own
 
 	lookups, hits, hitBytes atomic.Uint64
+	diskHits, diskHitBytes  atomic.Uint64
 
 	sizeCounts [len(sizeBuckets) + 1]atomic.Uint64
 	sizeSum    atomic.Uint64
@@ -145,10 +146,16 @@ func (c *Calls) CountBatch(name string, items, failed int) {
 	n.failedItems.Add(uint64(failed))
 }
 
-// CountLookup counts the look-up of one key's replica list, and the object's size if one was found.
-func (c *Calls) CountLookup(found bool, sizeBytes uint64) {
+// CountLookup counts the look-up of one key's replica list, and the object's size if one was found: in memory, or on disk
+// only.
+func (c *Calls) CountLookup(found, onDisk bool, sizeBytes uint64) {
 	c.lookups.Add(1)
-	if found {
+	switch {
+	case found && onDisk:
+		c.hits.Add(1)
+		c.diskHits.Add(1)
+		c.diskHitBytes.Add(sizeBytes)
+	case found:
 		c.hits.Add(1)
 		c.hitBytes.Add(sizeBytes)
 	}

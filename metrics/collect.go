@@ -100,6 +100,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s := &snapshot{
 		Stats: c.source.Stats(), segments: c.source.Segments(), calls: c.calls,
 		lookups: c.calls.lookups.Load(), hits: c.calls.hits.Load(), hitBytes: c.calls.hitBytes.Load(),
+		diskHits: c.calls.diskHits.Load(), diskHitBytes: c.calls.diskHitBytes.Load(),
 		goroutines: uint64(runtime.NumGoroutine()),
 	}
 	for i, r := range c.rows {

@@ -96,9 +96,9 @@ func TestFigures(t *testing.T) {
 	calls.CountBatch("BatchPutEnd", 4, 1)
 	calls.CountBatch("BatchPutEnd", 4, 4)
 	calls.CountBatch("BatchPutEnd", 0, 0)
-	calls.CountLookup(true, 1000)
-	calls.CountLookup(true, 500)
-	calls.CountLookup(false, 0)
+	calls.CountLookup(true, false, 1000)
+	calls.CountLookup(true, false, 500)
+	calls.CountLookup(false, false, 0)
 	for _, n := range []uint64{1, 4096, 4097, 1 << 20, 1<<26 + 1} {
 		calls.ObserveValue(n)
 	}
@@ -292,7 +292,7 @@ func TestConcurrentCounting(t *testing.T) {
 				c.Count("ExistKey", i%2 == 0)
 				c.Count("ServiceReady", false)
 				c.CountBatch("BatchPutEnd", 3, i%4)
-				c.CountLookup(true, 1)
+				c.CountLookup(true, false, 1)
 				c.ObserveValue(uint64(i))
 			}
 		})
@@ -337,7 +337,7 @@ func BenchmarkCountLookup(b *testing.B) {
 	c := NewCalls()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.CountLookup(true, 1000)
+		c.CountLookup(true, false, 1000)
 	}
 }
 

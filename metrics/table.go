@@ -20,6 +20,11 @@ type Stats struct {
 	Segments       uint64
 	ActiveClients  uint64
 
+	DiskKeys, DiskOnlyKeys       uint64 // objects with copies on disk; of them, those with none in memory
+	DiskBytes, DiskCapacityBytes uint64
+	DiskClients, DiskWaiting     uint64
+	Promoting, Promoted          uint64
+
 	CapacityBytes    uint64
 	AllocatedBytes   uint64
 	QuarantinedBytes uint64 // held back from writes that were given up
@@ -74,13 +79,15 @@ type Source interface {
 // snapshot is everything a scrape needs, taken at its begin.
 type snapshot struct {
 	Stats
-	segments   []Segment
-	calls      *Calls
-	process    processMemory
-	lookups    uint64
-	hits       uint64
-	hitBytes   uint64
-	goroutines uint64
+	segments []Segment
+	calls    *Calls
+	process  processMemory
+	lookups  uint64
+	hits     uint64
+	hitBytes uint64
+
+	diskHits, diskHitBytes uint64
+	goroutines             uint64
 }
 
 // replicas is the number of copies on all segments.
@@ -123,16 +130,22 @@ var totals = []row{
 
 	{"total_get_nums_", counter, "Keys whose replica list was asked for.", func(s *snapshot) uint64 { return s.lookups }},
 	{"valid_get_nums_", counter, "Keys whose replica list was asked for and found.", func(s *snapshot) uint64 { return s.hits }},
-	{"mem_cache_hit_nums_", counter, "Replica lists found with a copy in memory.", func(s *snapshot) uint64 { return s.hits }},
-	{"mem_cache_hit_bytes_total", counter, "Bytes of the objects whose replica lists were found.", func(s *snapshot) uint64 { return s.hitBytes }},
+	{"mem_cache_hit_nums_", counter, "Replica lists found with a copy in memory.", func(s *snapshot) uint64 { return s.hits - min(s.diskHits, s.hits) }},
+	{"mem_cache_hit_bytes_total", counter, "Bytes of the objects whose replica lists were found with a copy in memory.", func(s *snapshot) uint64 { return s.hitBytes }},
 	{"mem_cache_nums_", gauge, "Copies held in memory, half written ones included.", func(s *snapshot) uint64 { return s.replicas() }},
 
-	// This master keeps objects in memory only. Dashboards divide by sums of memory and the kinds below.
-	{"file_cache_hit_nums_", counter, "Always 0: no copy lies in a file.", zero},
-	{"file_cache_hit_bytes_total", counter, "Always 0: no copy lies in a file.", zero},
-	{"file_cache_nums_", gauge, "Always 0: no copy lies in a file.", zero},
-	{"master_allocated_file_size_bytes", gauge, "Always 0: no copy lies in a file.", zero},
-	{"master_total_file_capacity_bytes", gauge, "Always 0: no copy lies in a file.", zero},
+	{"file_cache_hit_nums_", counter, "Replica lists found with copies on disk only.", func(s *snapshot) uint64 { return s.diskHits }},
+	{"file_cache_hit_bytes_total", counter, "Bytes of the objects whose replica lists were found with copies on disk only.", func(s *snapshot) uint64 { return s.diskHitBytes }},
+	{"file_cache_nums_", gauge, "Objects with a copy on disk.", func(s *snapshot) uint64 { return s.DiskKeys }},
+	{"master_allocated_file_size_bytes", gauge, "Bytes of all copies on disk.", func(s *snapshot) uint64 { return s.DiskBytes }},
+	{"master_total_file_capacity_bytes", gauge, "Bytes that copies on disk may take, as clients and flags say.", func(s *snapshot) uint64 { return s.DiskCapacityBytes }},
+	{"mooncake_go_disk_only_keys", gauge, "Objects of which nothing is in memory.", func(s *snapshot) uint64 { return s.DiskOnlyKeys }},
+	{"mooncake_go_disk_clients", gauge, "Clients that keep copies on disks of their own.", func(s *snapshot) uint64 { return s.DiskClients }},
+	{"mooncake_go_disk_waiting", gauge, "Objects that clients are to copy to their disks.", func(s *snapshot) uint64 { return s.DiskWaiting }},
+	{"master_promotion_in_flight", gauge, "Objects that clients are to bring back from disk.", func(s *snapshot) uint64 { return s.Promoting }},
+	{"master_promotion_completed_total", counter, "Objects that clients brought back from disk.", func(s *snapshot) uint64 { return s.Promoted }},
+
+	// Nothing lies on NVMe over fabrics. Dashboards divide by sums of memory and such.
 	{"master_nof_allocated_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
 	{"master_total_nof_capacity_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
 

@@ -26,7 +26,7 @@ func TestTenantSeries(t *testing.T) {
 	}}
 	got := text()
 	for _, line := range []string{
-		`mooncake_tenant_quota_requested_bytes{tenant_id="a"} 9223372036854775807`,
+		`mooncake_tenant_quota_requested_bytes{tenant_id="a"} 9.223372036854776e+18`,
 		`mooncake_tenant_quota_effective_bytes{tenant_id="a"} 8`,
 		`mooncake_tenant_quota_charged_bytes{tenant_id="a"} 7`,
 		`mooncake_tenant_quota_explicit_policy{tenant_id="a"} 1`,

@@ -356,6 +356,10 @@ const (
 	DiskClients = 100_000
 	// DiskTaskBytes bounds the keys that one reply hands to a client.
 	DiskTaskBytes = 8 << 20
+	// DiskQueueMax bounds what an operator may let wait for one client, as in the published masters.
+	DiskQueueMax = 100_000_000
+	// FileNameBytes bounds the part of a shared file's name that shows the key: names have 255 bytes on every file system.
+	FileNameBytes = 200
 	// PromotionHits bounds the objects on disk of which reads are counted.
 	PromotionHits = 1 << 16
 	// TenantWalk bounds the objects that one search for victims of a tenant passes by: a few milliseconds.
