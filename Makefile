@@ -47,7 +47,7 @@ unit:
 	go test -race -timeout 10m $(UNIT)
 
 interop: prepare
-	go test -count=1 -timeout 40m ./interop/...
+	go test -count=1 -timeout 60m ./interop/...
 
 test: lint unit interop
 
@@ -69,7 +69,7 @@ soak: prepare
 
 # Only the tests in the emulated machine.
 rdma: prepare
-	go test -count=1 -timeout 20m -v -run '^TestRDMA$$' ./interop
+	go test -count=1 -timeout 40m -v -run '^TestRDMA$$' ./interop
 
 # The C side of package rdma on real devices with the address sanitizer, in the emulated machine.
 asan: prepare

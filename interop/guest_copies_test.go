@@ -22,18 +22,19 @@ func TestGuestCopies(t *testing.T) {
 func testCopies(t *testing.T, release Release) {
 	r := newRig(t)
 	m := guestMaster(t, r, MasterOptions{Release: release})
-	source := rdmaSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
+	source := rdmaSegment(t, r, m, 1, SegmentOptions{})
 	from := segments(t, m, 1)[0].Name
-	target := rdmaSegment(t, r, m, 2, SegmentOptions{SizeBytes: 64 * mib, Devices: "rxe1"})
+	target := rdmaSegment(t, r, m, 2, SegmentOptions{Devices: "rxe1"})
 	to := ""
 	for _, s := range segments(t, m, 2) {
 		if s.Name != from {
 			to = s.Name
 		}
 	}
-	owner := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: m.RPC, SegmentBytes: 48 * mib})
+	process := guests.client(t, patient, release)
+	owner := rdmaStore(t, process, StoreOptions{Name: t.Name() + " owner", Master: m.RPC, SegmentBytes: 16 * mib})
 	segments(t, m, 3)
-	reader := rdmaStore(t, guests.client(t, plain, release), StoreOptions{Master: m.RPC})
+	reader := rdmaStore(t, process, StoreOptions{Master: m.RPC})
 	items := rdmaItems("copied/", 1, 81921, 5_000_001)
 	for _, i := range items {
 		put(t, reader, i, Config{"preferred_segment": from})

@@ -70,7 +70,7 @@ func TestGuestDaemonKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := SegmentOptions{ArenaDir: t.TempDir(), SizeBytes: 64 * mib, HTTPPort: ports[0]}
+	options := SegmentOptions{ArenaDir: t.TempDir(), HTTPPort: ports[0]}
 	daemon := rdmaSegment(t, r, m, 1, options)
 	guests.ready(t, patient, Releases...)
 	stores, items := map[Release]*Store{}, map[Release][]Item{}
@@ -139,7 +139,7 @@ func TestGuestDeviceDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := SegmentOptions{ArenaDir: t.TempDir(), SizeBytes: 64 * mib, HTTPPort: ports[0], Devices: "rxe0,rxe2"}
+	options := SegmentOptions{ArenaDir: t.TempDir(), HTTPPort: ports[0], Devices: "rxe0,rxe2"}
 	daemon := rdmaSegment(t, r, m, 1, options)
 	s := rdmaStore(t, guests.client(t, patient, R14), StoreOptions{Master: m.RPC})
 	items := rdmaItems("device/", 1, 81921, 1<<20)

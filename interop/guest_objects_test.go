@@ -28,34 +28,48 @@ func getAll(t *testing.T, s *Store, items []Item) {
 	}
 }
 
-// TestGuestObjects puts and gets objects of all sizes over RDMA in every release; then each reads what the others wrote, and
-// clients of TCP share the segment.
-func TestGuestObjects(t *testing.T) {
+// pool is a master, a daemon on rxe0 and a store of every release on rxe1, for the parts of one test to share.
+type pool struct {
+	rig    *Rig
+	master *Master
+	stores map[Release]*Store
+}
+
+// TestGuestClients lets every release put and get objects and bundles over RDMA through one daemon.
+func TestGuestClients(t *testing.T) {
 	r := newRig(t)
-	m := guestMaster(t, r, MasterOptions{V12Port: true})
-	rdmaSegment(t, r, m, 1, SegmentOptions{})
+	p := &pool{rig: r, master: guestMaster(t, r, MasterOptions{V12Port: true}), stores: map[Release]*Store{}}
+	rdmaSegment(t, r, p.master, 1, SegmentOptions{SizeBytes: largeArena})
 	guests.ready(t, plain, Releases...)
-	stores := map[Release]*Store{}
 	for _, release := range Releases {
-		stores[release] = rdmaStore(t, guests.client(t, plain, release), StoreOptions{Master: m.addressFor(release)})
+		p.stores[release] = rdmaStore(t, guests.client(t, plain, release), StoreOptions{
+			Master: p.master.addressFor(release), BufferBytes: largeBuffer,
+		})
 	}
+	t.Run("objects", p.testObjects)
+	t.Run("bundles", p.testBundles)
+}
+
+// testObjects puts and gets objects of all sizes; then each release reads what the others wrote, and clients of TCP share
+// the segment.
+func (p *pool) testObjects(t *testing.T) {
 	all := map[Release][]Item{}
 	perRelease(t, func(t *testing.T, release Release) {
 		all[release] = rdmaItems(fmt.Sprintf("%v/", release), rdmaSizes...)
-		putAll(t, stores[release], all[release])
-		getAll(t, stores[release], all[release])
+		putAll(t, p.stores[release], all[release])
+		getAll(t, p.stores[release], all[release])
 	})
 	t.Run("others", func(t *testing.T) {
 		for _, reader := range Releases {
 			for _, writer := range Releases {
-				get(t, stores[reader], all[writer][4])
-				get(t, stores[reader], all[writer][6])
+				get(t, p.stores[reader], all[writer][4])
+				get(t, p.stores[reader], all[writer][6])
 			}
 		}
 	})
 	t.Run("batches", func(t *testing.T) {
 		items := itemsOf("batch/", 8, func(i int) int64 { return int64(100_000*i + 1) })
-		codes, _, err := stores[Releases[0]].PutFrom(items, nil)
+		codes, _, err := p.stores[Releases[0]].PutFrom(items, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +78,7 @@ func TestGuestObjects(t *testing.T) {
 				t.Errorf("object %d: code %d", n, code)
 			}
 		}
-		got, _, err := stores[Releases[len(Releases)-1]].GetInto(items)
+		got, _, err := p.stores[Releases[len(Releases)-1]].GetInto(items)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,21 +88,22 @@ func TestGuestObjects(t *testing.T) {
 			}
 		}
 	})
-	t.Run("tcp beside", func(t *testing.T) { testTCPBeside(t, m, stores, all) })
+	t.Run("tcp beside", func(t *testing.T) { p.testTCPBeside(t, all) })
+	callWant(t, p.stores[Releases[0]], len(keysOf(t, p.master, "")), "remove_by_regex", ".*", true)
 }
 
 // testTCPBeside lets a client read and write the same segment over TCP: one that a later test wants anyhow, or when soaking
 // one of each release.
-func testTCPBeside(t *testing.T, m *Master, stores map[Release]*Store, all map[Release][]Item) {
+func (p *pool) testTCPBeside(t *testing.T, all map[Release][]Item) {
 	for _, release := range Releases[:repeat(1, len(Releases))] {
-		tcp := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: m.addressFor(release), Protocol: "tcp"})
+		tcp := rdmaStore(t, guests.client(t, second, release), StoreOptions{Master: p.master.addressFor(release), Protocol: "tcp"})
 		for _, writer := range Releases {
 			get(t, tcp, all[writer][1])
 			get(t, tcp, all[writer][6])
 		}
 		mine := rdmaItems(fmt.Sprintf("tcp %v/", release), 1, 81921, 3<<20)
 		putAll(t, tcp, mine)
-		getAll(t, stores[release], mine)
+		getAll(t, p.stores[release], mine)
 	}
 }
 

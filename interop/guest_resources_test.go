@@ -52,11 +52,11 @@ func backTo(t *testing.T, device string, want resources) {
 // TestGuestClientKilled kills a client in the middle of its work: what the daemon held for it is given back, others go on.
 func TestGuestClientKilled(t *testing.T) {
 	r := newRig(t)
-	m := guestMaster(t, r, MasterOptions{})
+	m := guestMaster(t, r, MasterOptions{V12Port: true})
 	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{})
 	before := resourcesOf(t, "rxe0")
-	doomed := guests.client(t, second, R13)
-	s := setup(t, doomed, StoreOptions{Name: t.Name(), Master: m.RPC, Protocol: "rdma", Devices: "rxe1", BufferBytes: 40 * mib})
+	doomed := guests.client(t, patient, R12)
+	s := setup(t, doomed, StoreOptions{Name: t.Name(), Master: m.addressFor(doomed.Release), Protocol: "rdma", Devices: "rxe1", BufferBytes: smallBuffer})
 	items := rdmaItems("doomed/", 1, 81921, 1<<20)
 	putAll(t, s, items)
 	if now := resourcesOf(t, "rxe0"); now.QP <= before.QP {
@@ -65,7 +65,7 @@ func TestGuestClientKilled(t *testing.T) {
 	doomed.Kill()
 	backTo(t, "rxe0", before)
 	unharmed(t, daemon)
-	getAll(t, rdmaStore(t, guests.client(t, plain, R13), StoreOptions{Master: m.RPC}), items)
+	getAll(t, rdmaStore(t, guests.client(t, patient, R13), StoreOptions{Master: m.RPC}), items)
 }
 
 // TestGuestRounds lets clients come and go; in the end the daemon holds nothing of them. Two hundred rounds with a peer of
@@ -73,7 +73,7 @@ func TestGuestClientKilled(t *testing.T) {
 func TestGuestRounds(t *testing.T) {
 	r := newRig(t)
 	m := guestMaster(t, r, MasterOptions{V12Port: true})
-	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
+	daemon := rdmaSegment(t, r, m, 1, SegmentOptions{})
 	before := resourcesOf(t, "rxe0")
 	coming := []Release{R13}
 	if *soak {

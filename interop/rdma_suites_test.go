@@ -24,7 +24,7 @@ func TestSuites(t *testing.T) {
 		}
 		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
 			in := 0
-			for _, s := range suites("", true) {
+			for _, s := range suites("") {
 				if pattern, ok := strings.CutPrefix(s.args[0], "-test.run="); ok && s.pkg == "interop" && regexp.MustCompile(pattern).MatchString(m[1]) {
 					in++
 				}

@@ -6,18 +6,16 @@ A key is a string, or {"b64": text} for bytes that are no text.
 The process ends in good order when its input ends.
 """
 
+import _random
 import base64
 import ctypes
 import importlib
-import importlib.metadata
 import json
 import os
-import random
 import signal
 import sys
 import threading
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -37,7 +35,7 @@ def op(function):
 
 
 class Later:
-    """A module that is imported when it is first used: in an emulated machine numpy alone takes seconds."""
+    """A module that is imported when it is first used: in an emulated machine each takes a good part of a second."""
 
     def __init__(self, name):
         self.name = name
@@ -46,20 +44,30 @@ class Later:
         return getattr(importlib.import_module(self.name), what)
 
 
-np = Later("numpy")
+random = Later("random")
 rollout = Later("rollout")
+traceback = Later("traceback")
+
+
+# Longer values repeat a block of this length, a prime: no two pieces of a size that anything cuts objects into are equal,
+# and megabytes of noise take seconds to make in an emulated machine.
+BLOCK = 65521
 
 
 def blob(size, seed):
-    return random.Random(seed * 1_000_003 + size).randbytes(size)
+    length = min(size, BLOCK)
+    block = _random.Random(seed * 1_000_003 + size).getrandbits(8 * length).to_bytes(length, "little")
+    return block if size <= BLOCK else (block * (size // BLOCK + 1))[:size]
 
 
 def key_of(k):
     return base64.b64decode(k["b64"]) if isinstance(k, dict) else k
 
 
-def view(array):
-    return array.ctypes.data
+def memory(value):
+    """Memory with an address: a copy of bytes, or so many zeros. numpy would do the same and take seconds to load."""
+    raw = bytearray(value)
+    return (ctypes.c_ubyte * len(raw)).from_buffer(raw)
 
 
 def config(wanted):
@@ -99,6 +107,8 @@ def plain(value):
 
 @op
 def version(r):
+    import importlib.metadata
+
     names = [d.metadata["Name"] for d in importlib.metadata.distributions()]
     wheel = next(n for n in names if n and n.startswith("mooncake-transfer-engine"))
     return importlib.metadata.version(wheel)
@@ -190,17 +200,17 @@ def get_batch(r):
 class Registered:
     """Memory the transfer engine may read from and write to."""
 
-    def __init__(self, st, array):
-        self.st, self.array = st, array
+    def __init__(self, st, mem):
+        self.st, self.at, self.size = st, ctypes.addressof(mem), ctypes.sizeof(mem)
 
     def __enter__(self):
-        rc = self.st.register_buffer(view(self.array), self.array.nbytes)
+        rc = self.st.register_buffer(self.at, self.size)
         if rc:
             raise RuntimeError(f"register_buffer: {rc}")
-        return self.array
+        return self.at
 
     def __exit__(self, *_):
-        self.st.unregister_buffer(view(self.array))
+        self.st.unregister_buffer(self.at)
 
 
 def spans(items, base):
@@ -215,12 +225,12 @@ def spans(items, base):
 def put_from(r):
     """Zero copy, as one batch; `upsert` replaces what is there."""
     st, items = STORES[r["store"]], r["items"]
-    source = np.frombuffer(bytearray(b"".join(blob(i["size"], i["seed"]) for i in items)), np.uint8)
+    source = memory(b"".join(blob(i["size"], i["seed"]) for i in items))
     method = st.batch_upsert_from if r.get("upsert") else st.batch_put_from
-    with Registered(st, source):
+    with Registered(st, source) as at:
         keys = [key_of(i["key"]) for i in items]
         start = time.perf_counter()
-        rcs = method(*with_config([keys, spans(items, view(source)), [i["size"] for i in items]], r.get("config")))
+        rcs = method(*with_config([keys, spans(items, at), [i["size"] for i in items]], r.get("config")))
         return {"rcs": list(rcs), "ms": (time.perf_counter() - start) * 1e3}
 
 
@@ -228,16 +238,16 @@ def put_from(r):
 def get_into(r):
     """Zero copy, as one batch; reports what the client answered and whether the bytes are right."""
     st, items = STORES[r["store"]], r["items"]
-    target = np.zeros(sum(i["size"] for i in items), np.uint8)
-    with Registered(st, target):
-        places = spans(items, view(target))
+    target = memory(sum(i["size"] for i in items))
+    with Registered(st, target) as base:
+        places = spans(items, base)
         start = time.perf_counter()
         got = list(st.batch_get_into([key_of(i["key"]) for i in items], places, [i["size"] for i in items]))
         ms = (time.perf_counter() - start) * 1e3
     out = []
     for i, n, place in zip(items, got, places, strict=True):
-        at = place - view(target)
-        out.append({"size": n, "same": target[at : at + i["size"]].tobytes() == blob(i["size"], i["seed"])})
+        at = place - base
+        out.append({"size": n, "same": bytes(memoryview(target)[at : at + i["size"]]) == blob(i["size"], i["seed"])})
     return {"items": out, "ms": ms}
 
 
@@ -252,17 +262,17 @@ def put_parts(r):
 def get_ranges(r):
     """Reads ranges [[offset, length], ...] of one object side by side into one buffer."""
     st, ranges = STORES[r["store"]], r["ranges"]
-    target = np.zeros(max(1, sum(n for _, n in ranges)), np.uint8)
+    target = memory(max(1, sum(n for _, n in ranges)))
     places, at = [], 0
     for _, n in ranges:
         places.append(at)
         at += n
-    with Registered(st, target):
+    with Registered(st, target) as base:
         got = st.get_into_ranges(
-            [view(target)], [[key_of(r["key"])]], [[places]], [[[o for o, _ in ranges]]], [[[n for _, n in ranges]]]
+            [base], [[key_of(r["key"])]], [[places]], [[[o for o, _ in ranges]]], [[[n for _, n in ranges]]]
         )[0][0]
     value = blob(r["size"], r["seed"])
-    same = all(target[p : p + n].tobytes() == value[o : o + n] for p, (o, n) in zip(places, ranges))
+    same = all(bytes(memoryview(target)[p : p + n]) == value[o : o + n] for p, (o, n) in zip(places, ranges))
     return {"sizes": list(got), "same": same}
 
 

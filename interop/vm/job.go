@@ -14,7 +14,7 @@ type Job struct {
 	LinkMTU int           `json:"mtu"`   // of the nodes' links; the default 4200 makes RoCE's own 4096
 	MemMiB  int           `json:"mem"`   // memory of the guest, default 3072
 	CPUs    int           `json:"cpus"`  // default: one less than the host has, at most 4
-	Limit   time.Duration `json:"limit"` // wall clock from boot to end, default 10 minutes
+	Limit   time.Duration `json:"limit"` // from boot to end, less what the host kept it waiting; default 10 minutes
 	Accel   string        `json:"accel"` // auto, kvm or tcg; default auto
 }
 

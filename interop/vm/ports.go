@@ -124,13 +124,13 @@ func compareClocks(guest, host time.Duration) error {
 }
 
 // outcome is what the whole run comes to.
-func (w *watch) outcome(ctx context.Context, ended error) (int, error) {
+func (w *watch) outcome(cause, ended error) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unready != nil {
 		w.unready.Stop()
 	}
-	switch cause := context.Cause(ctx); {
+	switch {
 	case w.exit != nil && !errors.Is(cause, ErrClock):
 		return *w.exit, nil
 	case w.failed != "":

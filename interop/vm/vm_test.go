@@ -49,6 +49,40 @@ func TestCompareClocks(t *testing.T) {
 	}
 }
 
+func TestOver(t *testing.T) {
+	for _, c := range []struct {
+		elapsed, starved time.Duration
+		over             bool
+	}{
+		{9 * time.Minute, 0, false},
+		{10 * time.Minute, 0, true},
+		{15 * time.Minute, 6 * time.Minute, false},
+		{15 * time.Minute, 5 * time.Minute, true},
+		{30 * time.Minute, 25 * time.Minute, true},
+	} {
+		if got := over(c.elapsed, c.starved, 10*time.Minute); got != c.over {
+			t.Errorf("%v, %v of it starved: %v", c.elapsed, c.starved, got)
+		}
+	}
+	for text, want := range map[string]time.Duration{"3063 37769421634 2519\n": 37769421634, "": 0, "1": 0, "a b c": 0, "1 99999999999999999999 2": 0} {
+		if got := queued([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if got := starvation(os.Getpid()); got < 0 {
+		t.Errorf("this process: %v", got)
+	}
+}
+
+// TestKeepLimit ends a run that does nothing.
+func TestKeepLimit(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	keepLimit(ctx, cancel, os.Getpid(), 0)
+	if err := context.Cause(ctx); !errors.Is(err, ErrLimit) {
+		t.Error(err)
+	}
+}
+
 func TestWatch(t *testing.T) {
 	seven := 7
 	now := time.Unix(1000, 0)
@@ -69,7 +103,7 @@ func TestWatch(t *testing.T) {
 		for i, r := range c.reports {
 			w.take(r, now.Add(time.Duration(i)*c.every))
 		}
-		status, err := w.outcome(ctx, nil)
+		status, err := w.outcome(context.Cause(ctx), nil)
 		if status != c.status || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d, %v", name, status, err)
 		}

@@ -25,7 +25,7 @@ func main() {
 	flag.IntVar(&job.Nodes, "nodes", vm.DefaultNodes, "RDMA devices rxe0, rxe1, ...")
 	flag.IntVar(&job.CPUs, "cpus", 0, "processors; 0 means one less than the host has, at most 4")
 	flag.IntVar(&job.MemMiB, "mem", vm.DefaultMemMiB, "MiB of memory")
-	flag.DurationVar(&job.Limit, "limit", vm.DefaultLimit, "wall clock for everything")
+	flag.DurationVar(&job.Limit, "limit", vm.DefaultLimit, "time for everything, less what the host keeps the machine waiting")
 	flag.StringVar(&job.Accel, "accel", "auto", "auto, kvm or tcg")
 	verbose := flag.Bool("v", false, "show the console of the machine at the end")
 	flag.Parse()
