@@ -87,7 +87,6 @@ func (p *couple) again(m *Master) *Master {
 type loss struct {
 	at     time.Time
 	served time.Duration // until the other answered
-	first  time.Duration // until the first put that was acknowledged by the other
 }
 
 // lose ends the leader with a signal while f is being written, and returns when the other leads and the writer is at work

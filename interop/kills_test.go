@@ -29,6 +29,7 @@ func TestKills(t *testing.T) {
 		paced, flood int
 	}{{"half", false, repeat(3, 25), repeat(1, 10)}, {"full", true, repeat(2, 25), repeat(1, 10)}} {
 		t.Run(pool.name, func(t *testing.T) {
+			t.Parallel()
 			k := startKilling(t, pool.full)
 			for n := range pool.paced {
 				k.round(n, Flood{Prefix: fmt.Sprintf("paced-%d", n), Threads: 1, Batch: 1, PaceMs: 5, SizeBytes: 1000, PinEvery: 40})

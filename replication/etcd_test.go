@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"mooncake/catalog"
 	"mooncake/internal/etcdkv/etcdfake"
@@ -22,6 +23,7 @@ type cluster struct {
 	t    *testing.T
 	etcd *etcdfake.Server
 	keys keyspace
+	log  *zap.Logger // of members that join
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -31,7 +33,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(etcd.Stop)
-	return &cluster{t, etcd, keysOf("test")}
+	return &cluster{t, etcd, keysOf("test"), zap.NewNop()}
 }
 
 // node is one member with its goroutines.
@@ -45,7 +47,7 @@ func (c *cluster) join(address string) *node {
 	c.t.Helper()
 	m, err := OpenMember(MemberConfig{
 		Endpoints: []string{c.etcd.Address()}, Cluster: "test", Address: address, TTL: 60 * time.Second, Compact: true,
-		Catalog: catalogConfig(), Log: zap.NewNop(),
+		Catalog: catalogConfig(), Log: c.log,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -369,4 +371,51 @@ func TestStartedAgain(t *testing.T) {
 		t.Errorf("the key had %q, has %q; the view is %+v", before, after, view)
 	}
 	waitFor(t, "the first to see that it is deposed", func() bool { return !first.term().Leads() })
+}
+
+// TestVigilOfOneThatIsBehind ends the leader's process while the standby beside it hears nothing from etcd. It cannot take
+// over then, and does so as soon as it can, without waiting for the lease.
+func TestVigilOfOneThatIsBehind(t *testing.T) {
+	c := newCluster(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	first := c.join(ln.Addr().String()).lead()
+	first.mount(1, 1<<20)
+	first.settle()
+	seen, logged := observer.New(zap.WarnLevel)
+	c.log = zap.New(seen)
+	standby := c.join("127.0.0.1:1")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	vigil := make(chan struct{})
+	go func() { defer close(vigil); _ = standby.KeepVigil(ctx) }() // it ends without an error
+	won := make(chan error, 1)
+	go func() {
+		term, h, err := standby.Lead(ctx)
+		if err == nil {
+			standby.rule(term, h)
+		}
+		won <- err
+	}()
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the standby to be ready", func() bool { return standby.Standing().Ready })
+	c.etcd.Freeze()
+	waitFor(t, "the standby not to be ready", func() bool { return !standby.Standing().Ready })
+	_ = ln.Close()
+	_ = conn.Close()
+	waitFor(t, "the standby to see that the leader is gone", func() bool {
+		return logged.FilterMessageSnippet("could not take over").Len() > 0
+	})
+	c.etcd.Thaw()
+	if err := <-won; err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-vigil
 }

@@ -16,6 +16,7 @@ import (
 // KeepVigil holds a connection to whoever leads, until ctx ends. When it breaks and the leader's port refuses another,
 // the process is gone: then the leader's key is deleted without waiting for its lease. Silence alone proves nothing.
 func (m *Member) KeepVigil(ctx context.Context) error {
+	var known View // whose process was met
 	for ctx.Err() == nil {
 		view, changed := m.View()
 		if view.Address == "" || view.Address == m.cfg.Address {
@@ -26,6 +27,12 @@ func (m *Member) KeepVigil(ctx context.Context) error {
 			continue
 		}
 		met, gone := m.sitBy(ctx, view, changed)
+		switch {
+		case met:
+			known = view
+		case known == view: // an earlier look came too soon, or this master could not take over then
+			gone = m.refuses(ctx, view.Address)
+		}
 		if !gone {
 			if !met {
 				_ = pause(ctx, limits.VigilRetryMs*time.Millisecond) // the loop asks for the end
@@ -33,7 +40,7 @@ func (m *Member) KeepVigil(ctx context.Context) error {
 			continue
 		}
 		if !m.Standing().Ready {
-			m.cfg.Log.Warn("the leader's process is gone, but this master could not take over", zap.String("leader", view.Address))
+			m.shelf.rare.Warn("the leader's process is gone, but this master could not take over", zap.String("leader", view.Address))
 			_ = pause(ctx, limits.VigilRetryMs*time.Millisecond) // the loop asks for the end
 			continue
 		}
