@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mooncake/catalog"
+	"mooncake/kvevents"
 	"mooncake/metrics"
 )
 
@@ -137,6 +138,8 @@ func (f *fakeMaster) DropTenantQuota(_ context.Context, name string) error {
 	}
 	return catalog.ErrObjectNotFound
 }
+
+func (f *fakeMaster) EventStats() (bool, kvevents.Stats) { return false, kvevents.Stats{} }
 
 func (f *fakeMaster) FilePath(key string) string { return "/root/" + key }
 
