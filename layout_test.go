@@ -33,7 +33,7 @@ const maxFunctionLines = 70
 // testImports says so.
 var imports = map[string][]string{
 	"cmd":               {"*"},
-	"master":            {"replication", "catalog", "bundle", "descriptor", "wire", "wire/rpc", "api", "metrics", "internal"},
+	"master":            {"replication", "catalog", "bundle", "descriptor", "wire", "wire/rpc", "api", "metrics", "kvevents", "internal"},
 	"segment":           {"descriptor", "tcp", "rdma", "wire", "wire/rpc", "api", "metrics", "internal"},
 	"client":            {"descriptor", "tcp", "bundle", "wire", "wire/rpc", "api", "internal"},
 	"replication":       {"catalog", "internal"},
@@ -45,6 +45,7 @@ var imports = map[string][]string{
 	"rdma":              {"descriptor", "internal"},
 	"wire":              {"wire", "wire/pack", "wire/rpc", "internal"},
 	"metrics":           {"internal/limits"},
+	"kvevents":          {"internal/limits"},
 	"api":               {},
 	"internal":          {"internal"},
 	"interop":           {"interop/vm"}, // it looks at the daemons from outside

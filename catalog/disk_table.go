@@ -126,6 +126,8 @@ func (s *state) applyDisk(c *Change) {
 		t.tenants[obj.tenant]++
 		t.count.Add(1)
 	}
+	had := obj.complete()
+	defer func() { s.onDisk(c.Key, had, obj.complete()) }()
 	obj.size, obj.checksum, obj.hasChecksum, obj.dataType = rc.Size, c.Checksum, c.HasChecksum, c.DataType
 	d := diskCopy{
 		id: rc.ID, size: rc.Size, writer: c.Client, since: c.Time, open: c.Staged,
@@ -177,14 +179,21 @@ func (t *diskTable) uncount(key string, d *diskCopy) {
 	}
 }
 
-// drop takes the copies of a key that go, and the key with the last of them.
-func (t *diskTable) drop(key string, goes func(d *diskCopy) bool) {
-	if t.find(key) == nil {
+// dropDisk takes the copies of a key that go, and the key with the last of them.
+func (s *state) dropDisk(key string, goes func(d *diskCopy) bool) {
+	t := &s.disks
+	obj := t.find(key)
+	if obj == nil {
 		return
 	}
+	had := obj.complete()
+	t.drop(key, obj, goes)
+	s.onDisk(key, had, obj.complete())
+}
+
+func (t *diskTable) drop(key string, obj *diskObject, goes func(d *diskCopy) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	obj := t.byKey[key]
 	kept := make([]diskCopy, 0, len(obj.copies))
 	for i := range obj.copies {
 		if d := &obj.copies[i]; goes(d) {
@@ -209,7 +218,7 @@ func (t *diskTable) drop(key string, goes func(d *diskCopy) bool) {
 }
 
 func (s *state) applyDiskDrop(c *Change) {
-	s.disks.drop(c.Key, func(d *diskCopy) bool {
+	s.dropDisk(c.Key, func(d *diskCopy) bool {
 		return slices.ContainsFunc(c.Replicas, func(rc ReplicaChange) bool { return rc.Segment == d.disk.Owner })
 	})
 }
@@ -236,7 +245,7 @@ func (s *state) overtaken(n name, c *Change) {
 	r := s.record(n)
 	if c.Cause != CausePromote {
 		id := r.id
-		s.disks.drop(c.Key, func(d *diskCopy) bool { return d.id < id })
+		s.dropDisk(c.Key, func(d *diskCopy) bool { return d.id < id })
 	}
 	if obj := s.disks.find(c.Key); obj != nil && !c.KeepChecksum {
 		s.disks.mu.Lock()
@@ -255,11 +264,11 @@ func (s *state) dropDisks(n name, c *Change) {
 	switch c.Cause {
 	case CauseRemove, CauseAbort, CauseExpire, CauseReclaim:
 		if r.marks&markStaged == 0 {
-			s.disks.drop(c.Key, func(*diskCopy) bool { return true })
+			s.dropDisk(c.Key, func(*diskCopy) bool { return true })
 		}
 	case CauseDead, CauseDiscard, CauseRelease:
 		writer := s.owners.list[r.client].id
-		s.disks.drop(c.Key, func(d *diskCopy) bool { return d.open && d.writer == writer })
+		s.dropDisk(c.Key, func(d *diskCopy) bool { return d.open && d.writer == writer })
 	}
 }
 

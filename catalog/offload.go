@@ -320,7 +320,7 @@ func (c *Catalog) waitsForDisk(n name) bool {
 		switch {
 		case t != nil && (t.taken || c.cfg.OffloadOnEvict):
 			return true
-		case c.cfg.OffloadOnEvict && !c.readableOnDisk(key) && (!c.cfg.OffloadForce || c.keeperFor(m) != nil):
+		case c.cfg.OffloadOnEvict && !c.kept(key) && (!c.cfg.OffloadForce || c.keeperFor(m) != nil):
 			return true
 		}
 		if !c.s.isUnit(n) {
@@ -328,6 +328,12 @@ func (c *Catalog) waitsForDisk(n name) bool {
 		}
 	}
 	return false
+}
+
+// kept tells whether a client keeps a copy of a key on its disk that readers may see.
+func (c *Catalog) kept(key string) bool {
+	obj := c.s.disks.find(key)
+	return obj != nil && slices.ContainsFunc(obj.copies, func(d diskCopy) bool { return d.owner != nil && d.readable() })
 }
 
 // handOver lets clients copy to disk what is to be evicted next, a slice of it: as much as makes the pool as empty as the
@@ -355,7 +361,7 @@ func (c *Catalog) handOver(now Time) {
 			for m := c.firstOf(n); m != 0; m = c.nextOf(m) {
 				steps--
 				r := c.s.record(m)
-				if key := r.key(); c.offload.tasks[key] == nil && !c.readableOnDisk(key) && c.enqueue(now, m) {
+				if key := r.key(); c.offload.tasks[key] == nil && !c.kept(key) && c.enqueue(now, m) {
 					wanted -= float64(r.size) * float64(r.replicas)
 					left--
 				}

@@ -19,6 +19,7 @@ type replayed struct {
 	*Catalog
 	t      testing.TB
 	copies []Change
+	told   toldObjects
 	twin   *Catalog
 	now    Time
 }
@@ -40,6 +41,7 @@ func newTest(t testing.TB, cfg Config) *replayed {
 			r.copies = append(r.copies, changes[i].Clone())
 		}
 	})
+	r.OnObject(r.told.hear)
 	t.Cleanup(func() {
 		r.compare()
 		r.compareSnapshot()
@@ -71,6 +73,7 @@ func (r *replayed) compare() {
 	}
 	check(r.t, r.s)
 	check(r.t, r.twin.s)
+	r.told.check(r.t, r.s)
 }
 
 // compareSnapshot builds the state again from a snapshot of the twin.

@@ -54,7 +54,7 @@ func (c *Catalog) ReMountSegments(now Time, id UUID, segments []Segment) error {
 	defer c.mu.Unlock()
 	for i := range segments {
 		seg := c.s.segments.byID[segments[i].ID]
-		if seg != nil && (seg.info.Client != id || seg.info.Segment != segments[i]) {
+		if seg != nil && (seg.info.Client != id || !sameSegment(seg.info.Segment, segments[i])) {
 			return ErrInvalidParams
 		}
 	}
@@ -69,6 +69,12 @@ func (c *Catalog) ReMountSegments(now Time, id UUID, segments []Segment) error {
 	}
 	cl.ok = true
 	return nil
+}
+
+// sameSegment compares two segments. What they are close to does not make them others: older journals do not have it.
+func sameSegment(a, b Segment) bool {
+	a.Locality, b.Locality = "", ""
+	return a == b
 }
 
 // UnmountSegment takes a segment away; whoever asks may. Its replicas are out of sight at once, and when it returns the

@@ -47,6 +47,7 @@ type state struct {
 	nextReplica uint64 // id of the next replica
 	lostKeys    uint64 // objects with markLost; only a leader has any
 
+	tell       func(ObjectEvent) // nil: nobody wants to know
 	marksFresh bool   // decisions become durable later: what they complete gets flagFresh
 	completed  []name // by the decision under way, with flagFresh
 }
@@ -190,6 +191,7 @@ type departure struct {
 // removeRecord takes an object away with its replicas.
 func (s *state) removeRecord(n name, d departure) {
 	r := s.record(n)
+	s.went(n)
 	s.unindex(n)
 	for rn := n; rn != 0; {
 		rep := s.replica(rn)

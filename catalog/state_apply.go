@@ -178,6 +178,9 @@ func (s *state) applyEnd(c *Change) {
 		s.complete(n, c)
 		sh.mu.Unlock()
 	}
+	if first && s.hasComplete(n) {
+		s.came(n)
+	}
 	if !wasOpen || s.unfinished(n) && !first {
 		return
 	}
@@ -244,6 +247,7 @@ func (s *state) applyReopen(c *Change) {
 		s.removeRecord(st, departure{cause: CauseUpsert, at: c.Time})
 	}
 	r := s.record(n)
+	s.went(n)
 	s.delist(n) // while it still counts for the old writer; it goes to the end of the unfinished
 	sh := s.shard(s.hash(c.Key))
 	sh.mu.Lock()
@@ -256,7 +260,7 @@ func (s *state) applyReopen(c *Change) {
 			s.unlistUnit(u)
 		}
 	}
-	s.disks.drop(c.Key, func(*diskCopy) bool { return true }) // they are of the old value
+	s.dropDisk(c.Key, func(*diskCopy) bool { return true }) // they are of the old value
 	old := r.client
 	r.client = s.owners.ref(c.Client)
 	s.owners.unref(old)

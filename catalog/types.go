@@ -80,6 +80,7 @@ type Segment struct {
 	Endpoint string // where the transfer engine reaches it
 	Protocol string
 	HostID   string
+	Locality string // which part of its machine it is close to, as its client and those who read it understand it
 }
 
 // SegmentInfo is a mounted segment and its owner. It never changes once handed out.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mooncake/catalog"
+	"mooncake/kvevents"
 	"mooncake/metrics"
 )
 
@@ -138,7 +139,9 @@ func (f *fakeMaster) DropTenantQuota(_ context.Context, name string) error {
 	return catalog.ErrObjectNotFound
 }
 
-func (f *fakeMaster) FilePath(key string) string { return "/root/" + key }
+func (f *fakeMaster) EventStats() (bool, kvevents.Stats) { return false, kvevents.Stats{} }
+
+func (f *fakeMaster) FilePath(key string) string { return "/files/" + key }
 
 func (f *fakeMaster) RemoveAllOf(bool, string) (int64, error)  { return 4, nil }
 func (f *fakeMaster) SegmentStatuses() []catalog.SegmentStatus { return f.segments }

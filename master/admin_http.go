@@ -219,15 +219,16 @@ func (a *Admin) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	}{a.build.Version, a.build.Display})
 }
 
-// serveEventsStatus says honestly that no events are published.
+// serveEventsStatus tells whether events are published, and how many were.
 func (a *Admin) serveEventsStatus(w http.ResponseWriter, _ *http.Request) {
+	on, st := a.source.EventStats()
 	replyJSON(w, http.StatusOK, struct {
 		Enabled   bool   `json:"enabled"`
 		Batches   uint64 `json:"published_batches"`
 		Published uint64 `json:"published_events"`
 		Dropped   uint64 `json:"dropped_events"`
-		Skipped   uint64 `json:"skipped_unparsed_keys"`
-	}{})
+		Skipped   uint64 `json:"skipped_keyless_events"`
+	}{on, st.Batches, st.Published, st.Dropped, st.Keyless})
 }
 
 // replyJSON sends v as it is: no blanks, and no escapes beyond what JSON demands.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"mooncake/catalog"
+	"mooncake/kvevents"
 	"mooncake/metrics"
 )
 
@@ -22,6 +23,8 @@ type AdminSource interface {
 	SegmentStatuses() []catalog.SegmentStatus
 	// Lookup returns the readable replicas of an object and grants a lease, like the look-up of a client.
 	Lookup(key string) ([]catalog.Replica, error)
+	// EventStats tells whether events about objects are published, and how many were.
+	EventStats() (on bool, stats kvevents.Stats)
 	// FilePath is where the file of an object lies that all clients share.
 	FilePath(key string) string
 }
@@ -87,4 +90,12 @@ func (s *Service) Lookup(key string) ([]catalog.Replica, error) {
 func (s *Service) FilePath(key string) string {
 	key, _ = s.keyOf(defaultTenant, key)
 	return s.cfg.fileOf(key)
+}
+
+// EventStats implements AdminSource.
+func (s *Service) EventStats() (on bool, stats kvevents.Stats) {
+	if s.events.publisher == nil {
+		return false, kvevents.Stats{}
+	}
+	return true, s.events.publisher.Stats()
 }

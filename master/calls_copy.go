@@ -87,8 +87,16 @@ func (s *Service) endDemanded(p *peerConn, end copyEnd, id wire.CallID, client w
 	return code
 }
 
+// copyKey gives the key under which the catalog has what a client copies. Who has no segment has nothing to copy from.
+func (s *Service) copyKey(client wire.UUID, tenant, key string) (string, wire.ErrorCode) {
+	if !s.cfg.CopiesByAnyClient && s.cat.ClientStage(clientID(client)) == catalog.StageGone {
+		return "", wire.ErrUnavailableInCurrentStatus
+	}
+	return s.keyOf(tenant, key)
+}
+
 func (s *Service) startCopy(client wire.UUID, tenant, key, source string, targets []string) (r wire.CopyStartResponse, code wire.ErrorCode) {
-	kept, code := s.keyOf(tenant, key)
+	kept, code := s.copyKey(client, tenant, key)
 	if code != 0 {
 		return r, code
 	}
@@ -102,7 +110,7 @@ func (s *Service) startCopy(client wire.UUID, tenant, key, source string, target
 }
 
 func (s *Service) startMove(q *wire.MoveStartRequest) (r wire.MoveStartResponse, code wire.ErrorCode) {
-	kept, code := s.keyOf(q.TenantID, q.Key)
+	kept, code := s.copyKey(q.ClientID, q.TenantID, q.Key)
 	if code != 0 {
 		return r, code
 	}
@@ -120,7 +128,7 @@ func (s *Service) startMove(q *wire.MoveStartRequest) (r wire.MoveStartResponse,
 // endCopy runs one of the calls that end a copy or move.
 func (s *Service) endCopy(p *peerConn, end copyEnd, id wire.CallID, client wire.UUID, tenant, key string) wire.ErrorCode {
 	s.families.bind(p, client)
-	kept, code := s.keyOf(tenant, key)
+	kept, code := s.copyKey(client, tenant, key)
 	if code == 0 {
 		code = codeOf(end(s.clock.Now(), clientID(client), kept))
 	}

@@ -45,7 +45,9 @@ func (s *Service) remove(tenant, key string, force bool) wire.ErrorCode {
 // RemoveAllOf implements TenantSource. No name means all tenants, here and nowhere else.
 func (s *Service) RemoveAllOf(force bool, tenant string) (int64, error) {
 	if tenant == "" || !s.cfg.MultiTenants {
-		return s.cat.RemoveMatching(s.clock.Now(), nil, force), nil
+		removed := s.cat.RemoveMatching(s.clock.Now(), nil, force)
+		s.cleared()
+		return removed, nil
 	}
 	match, code := s.among(tenant, func(string) bool { return true })
 	if code != 0 {

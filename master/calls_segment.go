@@ -120,7 +120,7 @@ func (s *Service) remount(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.Re
 
 // checkTexts refuses a segment that would make every replica descriptor of it large.
 func checkTexts(s *wire.Segment) error {
-	for _, text := range []string{s.Name, s.TeEndpoint, s.Protocol, s.HostID} {
+	for _, text := range []string{s.Name, s.TeEndpoint, s.Protocol, s.HostID, localityIn(&s.Locality)} {
 		if len(text) > limits.MountTextBytes {
 			return catalog.ErrInvalidParams
 		}

@@ -10,6 +10,7 @@ import (
 	"mooncake/catalog"
 	"mooncake/internal/etcdkv"
 	"mooncake/internal/limits"
+	"mooncake/kvevents"
 )
 
 // Config is everything an operator can set. The zero value is not usable; DefaultConfig is.
@@ -88,6 +89,8 @@ type Config struct {
 	PromoteThreshold int
 	PromoteQueue     int
 	PromotePerBeat   int
+	// Events tells subscribers of objects that come and go.
+	Events EventConfig
 	// MultiTenants tells tenants apart: each has keys of its own, and only those with a quota may write. The quotas are kept
 	// in a file or in etcd (TenantPolicyType) at TenantPolicyURI.
 	MultiTenants     bool
@@ -103,6 +106,8 @@ type Config struct {
 	PendingTaskTimeout, ProcessingTaskTimeout             time.Duration
 	// MaxRetryAttempts is the advice that goes with a task.
 	MaxRetryAttempts int
+	// CopiesByAnyClient takes copies and moves also from clients without segments, as masters before 0.3.14 do.
+	CopiesByAnyClient bool
 	// DynamicMode says whether objects that are read much get further copies: "off", "observe" (only say so), "enforce".
 	DynamicMode string
 	// HeatWindow is the time over which reads are counted, AdmissionQPS the reads a second from which on an object gets
@@ -153,6 +158,7 @@ func DefaultConfig() Config {
 		PutDiscard: 30 * time.Second, PutRelease: 600 * time.Second, BundleStagingIdle: 120 * time.Second,
 		DiskEviction: true, FileCapacity: math.MaxInt64, OffloadQueue: 50_000, OffloadCapRatio: 0.5,
 		PromoteThreshold: 2, PromoteQueue: 50_000, PromotePerBeat: 1,
+		Events:           EventConfig{Tenant: defaultTenant, Queue: limits.EventsQueueMax, Options: kvevents.Options{Legacy: true, ObjectKey: true}},
 		TenantPolicyType: policyInFile, TenantWatermark: 0.9,
 		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
@@ -227,6 +233,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	if err := c.checkDisks(); err != nil {
+		return err
+	}
+	if err := c.Events.check(); err != nil {
 		return err
 	}
 	if err := c.checkTenants(); err != nil {
@@ -322,6 +331,7 @@ func (c *Config) String() string {
 		add("workloads_file", c.WorkloadsFile)
 	}
 	c.addDisks(add)
+	c.addEvents(add)
 	if c.MultiTenants {
 		add("enable_multi_tenants", c.MultiTenants)
 		add("tenant_quota_connector_type", c.TenantPolicyType)

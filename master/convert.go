@@ -14,7 +14,7 @@ func wireID(u catalog.UUID) wire.UUID { return wire.UUID{Hi: u.Hi, Lo: u.Lo} }
 func segmentIn(s *wire.Segment) catalog.Segment {
 	return catalog.Segment{
 		ID: clientID(s.ID), Name: s.Name, Base: s.Base, Size: s.Size,
-		Endpoint: s.TeEndpoint, Protocol: s.Protocol, HostID: s.HostID,
+		Endpoint: s.TeEndpoint, Protocol: s.Protocol, HostID: s.HostID, Locality: localityIn(&s.Locality),
 	}
 }
 
@@ -36,6 +36,7 @@ func (s *Service) replicasOut(key string, dst []wire.ReplicaDescriptor, replicas
 					BufferAddress:     r.Segment.Base + r.Offset,
 					Protocol:          r.Segment.Protocol,
 					TransportEndpoint: r.Segment.Endpoint,
+					Locality:          localityOut(r.Segment.Locality),
 				}},
 			},
 			Status: wire.ReplicaStatus(r.Status),

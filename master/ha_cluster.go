@@ -80,6 +80,9 @@ func (s *Server) runCluster(ctx context.Context) error {
 		c.gates = append(c.gates, g)
 		group.Go(g.run)
 	}
+	if s.events != nil {
+		group.Go(func() error { return s.events.Run(living) })
+	}
 	s.serveHTTP(living, group, s.listen.admin, s.admin)
 	if s.listen.metadata != nil {
 		s.serveHTTP(living, group, s.listen.metadata, http.HandlerFunc(c.serveMetadata))
@@ -129,7 +132,7 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	if err != nil {
 		return err
 	}
-	turn := &Server{cfg: s.cfg, log: s.log}
+	turn := &Server{cfg: s.cfg, log: s.log, events: s.events}
 	turn.use(service)
 	c.exchange(service, turn.metadata)
 	defer c.exchange(nil, nil)

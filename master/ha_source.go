@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mooncake/catalog"
+	"mooncake/kvevents"
 	"mooncake/metrics"
 	"mooncake/wire"
 )
@@ -128,4 +129,10 @@ func (c *cluster) CancelDrain(id wire.UUID) (err error) {
 func (c *cluster) FilePath(key string) (path string) {
 	c.leading(func(s *Service) { path = s.FilePath(key) })
 	return path
+}
+
+// EventStats implements AdminSource.
+func (c *cluster) EventStats() (on bool, stats kvevents.Stats) {
+	c.leading(func(s *Service) { on, stats = s.EventStats() })
+	return on, stats
 }

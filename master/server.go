@@ -16,6 +16,7 @@ import (
 
 	"mooncake/catalog"
 	"mooncake/internal/limits"
+	"mooncake/kvevents"
 	"mooncake/metrics"
 	"mooncake/wire/rpc"
 )
@@ -31,7 +32,8 @@ type Server struct {
 	rpc      []*rpc.Server
 	up       chan struct{} // closed when all that Run starts runs for the first time
 	started  sync.Once
-	cluster  *cluster // nil unless this master is one of several
+	events   *kvevents.Publisher // nil: nobody is told of objects
+	cluster  *cluster            // nil unless this master is one of several
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -43,9 +45,14 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
+	var err error
+	if s.events, err = cfg.openEvents(); err != nil {
+		s.listen.close()
+		return nil, err
+	}
 	if cfg.HA {
 		if err := s.joinCluster(); err != nil {
-			s.listen.close()
+			s.close()
 			return nil, err
 		}
 		return s, nil
@@ -53,7 +60,7 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	// The ports are open while the journal is read: who connects meanwhile waits for its answer instead of being refused.
 	service, err := newService(cfg, log)
 	if err != nil {
-		s.listen.close()
+		s.close()
 		return nil, err
 	}
 	s.use(service)
@@ -61,9 +68,19 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	return s, nil
 }
 
+// close gives up what was opened, before anything runs.
+func (s *Server) close() {
+	s.listen.close()
+	if s.events != nil {
+		_ = s.events.Close() // nothing was sent
+	}
+}
+
 // use makes a service the one that answers, and its names those of the metadata server.
 func (s *Server) use(service *Service) {
 	s.service = service
+	service.events.publisher = s.events
+	service.watchObjects()
 	if s.cfg.MetadataServer {
 		s.metadata = NewMetadataServer(os.Getenv("MC_METADATA_CLUSTER_ID"))
 		s.metadata.inUse = service.nameInUse
@@ -103,6 +120,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	return s.serve(ctx, s.listen.callPorts(), func(ctx context.Context, group *errgroup.Group) {
 		s.serveHTTP(ctx, group, s.listen.admin, s.admin)
+		if s.events != nil {
+			group.Go(func() error { return s.events.Run(ctx) })
+		}
 		if s.listen.metadata != nil {
 			s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
 		}
@@ -124,6 +144,9 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
 	group.Go(func() error { return s.service.history.watch(ctx) })
+	if s.service.events.publisher != nil {
+		group.Go(func() error { return s.service.publish(ctx) })
+	}
 	if s.up != nil {
 		s.started.Do(func() { close(s.up) })
 	}

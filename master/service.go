@@ -33,6 +33,7 @@ type Service struct {
 	heat      *heat
 	drains    drains
 	tenants   tenants
+	events    events
 
 	bundleTimes bundleTimes
 	table       [wire.NumCalls]boundCall

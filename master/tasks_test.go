@@ -133,6 +133,8 @@ func TestCopyTask(t *testing.T) {
 		expect(t, "not twice", len(p.fetchSome(10)), 0)
 		expect(t, "status meanwhile", q.query(made.Value).Value.Status, wire.TaskStatusProcessing)
 
+		stranger := invoke(p, &wire.CopyStart, &wire.CopyStartRequest{ClientID: newID(), Key: "k", Source: "a", Targets: []string{"b"}})
+		expect(t, "start by a client without segments", stranger.Err, wire.ErrUnavailableInCurrentStatus)
 		start := invoke(p, &wire.CopyStart, &wire.CopyStartRequest{ClientID: p.id, Key: "k", Source: "a", Targets: []string{"b"}})
 		expect(t, "start", start.Err, 0)
 		expect(t, "source", endpointsOf([]wire.ReplicaDescriptor{start.Value.Source}), "[a:15001]")
@@ -256,4 +258,16 @@ func TestTaskLimits(t *testing.T) {
 	if _, ok := b.query(ids[0]); ok {
 		t.Error("more is remembered than may be")
 	}
+}
+
+// TestCopiesByAnyClient lets a client without segments copy, as masters before 0.3.14 do.
+func TestCopiesByAnyClient(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.CopiesByAnyClient = true })
+	p := b.client(wire.V13)
+	p.mount("a", 1<<44, mib)
+	b.client(wire.V13).mount("b", 1<<45, mib)
+	p.putOn("a", "k", 1000)
+	q := b.client(wire.V13)
+	expect(t, "start", invoke(q, &wire.CopyStart, &wire.CopyStartRequest{ClientID: q.id, Key: "k", Source: "a", Targets: []string{"b"}}).Err, 0)
+	expect(t, "end", invoke(q, &wire.CopyEnd, &wire.CopyEndRequest{ClientID: q.id, Key: "k"}).Err, 0)
 }

@@ -35,6 +35,7 @@ const (
 	hasCopy
 	hasSource
 	hasState
+	hasLocality
 	knownFields = iota
 )
 
@@ -148,6 +149,9 @@ func appendChange(dst []byte, recent *recentIDs, base catalog.Time, c *catalog.C
 	if fields&hasState != 0 {
 		dst = append(dst, c.State)
 	}
+	if fields&hasLocality != 0 {
+		dst = appendText(dst, c.Segment.Locality)
+	}
 	return dst
 }
 
@@ -190,6 +194,7 @@ func fieldsOf(base catalog.Time, c *catalog.Change, flags uint8) (fields uint64)
 		{c.Copy != 0, hasCopy},
 		{c.Source != 0, hasSource},
 		{c.State != 0, hasState},
+		{c.Segment != nil && c.Segment.Locality != "", hasLocality},
 	} {
 		if f.set {
 			fields |= f.bit
@@ -373,6 +378,14 @@ func (r *reader) change(base catalog.Time) (c catalog.Change) {
 	}
 	if fields&hasState != 0 {
 		c.State = r.byte()
+	}
+	if fields&hasLocality != 0 {
+		text := r.text()
+		if c.Segment == nil {
+			r.fail(errors.New("a place in a machine without a segment"))
+		} else {
+			c.Segment.Locality = text
+		}
 	}
 	return c
 }

@@ -45,7 +45,7 @@ func drawChange(t *rapid.T) catalog.Change {
 	if rapid.Bool().Draw(t, "segment") {
 		c.Segment = &catalog.Segment{
 			ID: drawID(t), Name: text.Draw(t, "name"), Base: number.Draw(t, "base"), Size: number.Draw(t, "length"),
-			Endpoint: text.Draw(t, "endpoint"), Protocol: text.Draw(t, "protocol"), HostID: text.Draw(t, "host"),
+			Endpoint: text.Draw(t, "endpoint"), Protocol: text.Draw(t, "protocol"), HostID: text.Draw(t, "host"), Locality: text.Draw(t, "locality"),
 		}
 	}
 	return c
@@ -119,7 +119,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 				c.Bundle = &catalog.BundleChange{Created: 1, LastWrite: 2, Published: 3, Touched: 4, Reads: 5, Lost: 6, Facts: 7, Copies: 8}
 				break
 			}
-			c.Segment = &catalog.Segment{ID: catalog.UUID{Hi: 1, Lo: 2}, Name: "n", Base: 3, Size: 4, Endpoint: "e", Protocol: "p", HostID: "h"}
+			c.Segment = &catalog.Segment{ID: catalog.UUID{Hi: 1, Lo: 2}, Name: "n", Base: 3, Size: 4, Endpoint: "e", Protocol: "p", HostID: "h", Locality: "l"}
 		case reflect.Struct:
 			c.Client = catalog.UUID{Hi: 1, Lo: 2}
 		default:

@@ -358,6 +358,24 @@ const (
 	DiskTaskBytes = 8 << 20
 	// DiskQueueMax bounds what an operator may let wait for one client, as in the published masters.
 	DiskQueueMax = 100_000_000
+	// EventsQueueMax bounds the events that wait to be sent, EventsPerMessage those of one message, as in 0.3.14.
+	EventsQueueMax   = 65536
+	EventsPerMessage = 64
+	// EventsSubscribers bounds the connections for events: indexers and routers, a few of each.
+	EventsSubscribers = 256
+	// EventsSubscriberQueue and EventsSubscriberBytes bound what waits for one subscriber: the usual high-water mark, and a
+	// few seconds of a busy master.
+	EventsSubscriberQueue = 10_000
+	EventsSubscriberBytes = 64 << 20
+	// EventsFrameBytes bounds what a subscriber sends at a time: greetings, and topics of a few bytes.
+	EventsFrameBytes = 64 << 10
+	// EventsGreetingMs, EventsWriteMs and EventsAcceptPauseMs bound how long a subscriber may take over the greeting and over
+	// reading a message, and how long no connection is taken when the system has none left.
+	EventsGreetingMs    = 10_000
+	EventsWriteMs       = 10_000
+	EventsAcceptPauseMs = 100
+	// EventsFlushMs is how long an event may wait for others to share its message.
+	EventsFlushMs = 10
 	// FileNameBytes bounds the part of a shared file's name that shows the key: names have 255 bytes on every file system.
 	FileNameBytes = 200
 	// PromotionHits bounds the objects on disk of which reads are counted.
