@@ -148,7 +148,6 @@ func TestGuardedEtcd(t *testing.T) {
 		want  string
 	}{
 		"another authority": {[]string{"--etcd_cacert=" + strangers.Authority}, "--etcd_cacert"},
-		"no certificate":    {[]string{"--etcd_cert=", "--etcd_key="}, "--etcd_cert"},
 		"a missing file":    {[]string{"--etcd_cacert=" + filepath.Join(r.Dir, "nonesuch.pem")}, "nonesuch.pem"},
 		"a wrong password":  {[]string{"--etcd_password_file=" + wrong}, "its password is wrong"},
 		"other rights":      {[]string{"--cluster_id=theirs"}, "denies"},

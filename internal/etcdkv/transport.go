@@ -5,10 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync/atomic"
-	"syscall"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -68,25 +66,41 @@ type observed struct {
 	net.Conn
 	t      transport
 	secure bool
-	heard  bool
+	heard  atomic.Bool
 }
 
-// Read is called by one goroutine.
 func (o *observed) Read(b []byte) (n int, err error) {
-	n, err = o.Conn.Read(b)
-	if !o.heard && n > 0 {
-		o.heard = true
+	if n, err = o.Conn.Read(b); n > 0 && !o.heard.Swap(true) {
 		o.t.trouble.Store(nil)
 	}
-	switch {
-	case err == nil || o.heard:
-	case o.secure:
-		o.t.note(err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		silent := fmt.Errorf("it closes the connection without a word: %w (if it speaks TLS, --etcd_cacert is missing)", err)
-		o.t.trouble.Store(&silent)
-	}
+	o.look(err)
 	return n, err
+}
+
+func (o *observed) Write(b []byte) (n int, err error) {
+	n, err = o.Conn.Write(b)
+	o.look(err)
+	return n, err
+}
+
+// look notes why a connection failed on which nothing was heard. Where the member's last word did not arrive, that is a
+// guess, and does not count as a refusal.
+func (o *observed) look(err error) {
+	if err == nil || o.heard.Load() {
+		return
+	}
+	if o.secure {
+		o.t.note(err)
+	}
+	if o.t.trouble.Load() != nil || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	hint := "if it speaks TLS, --etcd_cacert is missing"
+	if o.secure {
+		hint = "if it asks for certificates, look at --etcd_cert"
+	}
+	silent := fmt.Errorf("it closes the connection without a word: %w (%s)", err, hint)
+	o.t.trouble.Store(&silent)
 }
 
 // reason gives what the last connection failed for, and else what the caller was told.
