@@ -121,7 +121,7 @@ func OpenMember(cfg MemberConfig) (*Member, error) {
 		cfg: cfg, changed: make(chan struct{}),
 		shelf: shelf{
 			space: new(space),
-			etcd: cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), cluster: cfg.Cluster, catalog: cfg.Catalog, partsMax: cfg.PartsMax,
+			etcd:  cfg.Store, boot: cfg.Boot, keys: keysOf(cfg.Cluster), cluster: cfg.Cluster, catalog: cfg.Catalog, partsMax: cfg.PartsMax,
 			log: cfg.Log, rare: rarely(cfg.Log),
 		},
 	}
