@@ -189,7 +189,7 @@ const leaderHeader = "X-Mooncake-Leader"
 // serveReady tells whether this master serves, or could at once if the leader went.
 func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	s := a.source.Standing()
-	ready, status := s.Ready || s.Promotable, http.StatusOK
+	ready, status := (s.Ready || s.Promotable) && !s.NoSpace, http.StatusOK
 	if !ready {
 		status = http.StatusServiceUnavailable
 	}

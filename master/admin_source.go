@@ -39,6 +39,7 @@ type Standing struct {
 	Promotable    bool   // a standby that could lead at once
 	Applied       uint64 // records of the log in this master
 	Newest        uint64 // records of the log, when it was asked last
+	NoSpace       bool   // etcd is full: nothing is acknowledged
 	Unacked       uint64 // decisions of a leader that are not in the log yet
 }
 

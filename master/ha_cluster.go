@@ -241,7 +241,7 @@ func (c *cluster) Standing() Standing {
 	defer c.mu.RUnlock()
 	s := Standing{
 		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest,
-		LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
+		NoSpace: own.Full, LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
 	}
 	switch {
 	case own.State != replication.StateServing:
@@ -260,8 +260,10 @@ func (c *cluster) Standing() Standing {
 func (c *cluster) Stats() metrics.Stats {
 	now := c.Standing()
 	ha := &metrics.HA{
-		Leader: now.Ready, Ready: now.Ready || now.Promotable, Term: now.ViewVersion, Applied: now.Applied, Newest: now.Newest,
+		Leader: now.Ready, Ready: (now.Ready || now.Promotable) && !now.NoSpace, NoSpace: now.NoSpace, Term: now.ViewVersion, Applied: now.Applied, Newest: now.Newest,
 	}
+	own := c.member.Standing()
+	ha.EtcdBytes, ha.EtcdQuota = uint64(own.EtcdBytes), uint64(own.EtcdQuota)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	ha.Terms = c.terms

@@ -244,6 +244,36 @@ func TestMetadataOfTheLeader(t *testing.T) {
 	}
 }
 
+// TestFullEtcd lets etcd run out of space: nothing is acknowledged, the pages say so, and everything goes on when it is
+// disarmed.
+func TestFullEtcd(t *testing.T) {
+	etcd := startEtcd(t)
+	m := newMember(t, etcd)
+	m.awaitState("serving")
+	p := m.client(wire.V13)
+	p.mount("pool", 1<<44, 64*mib)
+	p.put("k", mib)
+	other := m.client(wire.V13)
+	etcd.Full(true)
+	put := answered(func() { expect(t, "the put that met it", p.putStart("later", mib).Err, 0) }) // it waits, and goes on
+	waitFor(t, "readiness to end", func() bool {
+		status, _, _ := adminGet(t, m, "/readyz")
+		return status == http.StatusServiceUnavailable
+	})
+	expect(t, "a removal", other.remove("k", true), wire.ErrUnavailableInCurrentMode)
+	expect(t, "a read", other.get("k").Err, 0)
+	if _, text, _ := adminGet(t, m, "/metrics"); !strings.Contains(text, "master_ha_etcd_no_space 1") || !strings.Contains(text, "master_ha_ready 0") {
+		t.Error("the metrics do not say that etcd is full")
+	}
+	etcd.Full(false)
+	<-put
+	waitFor(t, "readiness to return", func() bool {
+		status, _, _ := adminGet(t, m, "/readyz")
+		return status == http.StatusOK
+	})
+	expect(t, "a removal afterwards", other.remove("k", true), 0)
+}
+
 // BenchmarkPutWithEtcd lets one writer put objects, each by a start and an end, while a record takes 2 ms.
 func BenchmarkPutWithEtcd(b *testing.B) {
 	for _, ack := range []string{ackDurable, ackAsync} {

@@ -13,6 +13,7 @@ import (
 
 	"mooncake/catalog"
 	"mooncake/metrics"
+	"mooncake/replication"
 	"mooncake/wire"
 	"mooncake/wire/rpc"
 )
@@ -107,7 +108,7 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 		return p.unavailable(c, pc, id, r, dst)
 	}
 	switch err := p.history.admit(id); {
-	case errors.Is(err, context.DeadlineExceeded): // too much waits to be written
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, replication.ErrFull): // too much waits to be written
 		p.calls.Count(id.Name(), true)
 		return p.unavailable(c, pc, id, r, dst)
 	case err != nil:

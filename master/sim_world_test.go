@@ -34,7 +34,7 @@ type simPlan struct {
 
 // What a simulation consists of.
 const (
-	simLasts   = 9 * time.Second // with faults
+	simLasts   = 7 * time.Second // with faults
 	simHeals   = 4 * time.Second // a leader must be there by then
 	simMasters = 3
 	simClients = 4

@@ -6,6 +6,9 @@ import "github.com/prometheus/client_golang/prometheus"
 type HA struct {
 	Leader     bool   // it leads
 	Ready      bool   // it serves, or could at once
+	NoSpace    bool   // etcd is full
+	EtcdBytes  uint64 // taken of its database
+	EtcdQuota  uint64
 	Term       uint64 // number of the leadership under way, of whoever leads; 0 = nobody does
 	Terms      uint64 // led by this process
 	Applied    uint64 // number of the last record in this master's history
@@ -30,6 +33,9 @@ var haRows = []struct {
 }{
 	{"master_ha_is_leader", "1 while this master leads", gauge, func(h *HA) uint64 { return flag(h.Leader) }},
 	{"master_ha_ready", "1 while this master serves, or could at once if the leader went", gauge, func(h *HA) uint64 { return flag(h.Ready) }},
+	{"master_ha_etcd_no_space", "1 while etcd is full, as far as this master knows: nothing is acknowledged", gauge, func(h *HA) uint64 { return flag(h.NoSpace) }},
+	{"master_ha_etcd_bytes", "Bytes of etcd's database in use, by all its users", gauge, func(h *HA) uint64 { return h.EtcdBytes }},
+	{"master_ha_etcd_quota_bytes", "What etcd's database may hold; 2 GiB if it does not say", gauge, func(h *HA) uint64 { return h.EtcdQuota }},
 	{"master_ha_term", "Number of the leadership under way; 0 when nobody leads", gauge, func(h *HA) uint64 { return h.Term }},
 	{"master_ha_terms_total", "Terms that this process has led", counter, func(h *HA) uint64 { return h.Terms }},
 	{"master_ha_applied_sequence", "Last record of the log that this master has", gauge, func(h *HA) uint64 { return h.Applied }},

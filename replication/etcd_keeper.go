@@ -38,6 +38,7 @@ func (t *Term) tidyUp(ctx context.Context) {
 		case <-t.nudge:
 		case <-tick.C:
 		}
+		t.look(ctx)
 		err := t.mend(ctx)
 		if err == nil {
 			err = t.rollUp(ctx)

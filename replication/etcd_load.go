@@ -24,6 +24,7 @@ type shelf struct {
 	revision int64
 	cluster  string
 	catalog  catalog.Config
+	space    *space
 	dir      *snapshotDir // nil: this member keeps no snapshots
 	// partsMax bounds the parts of a snapshot in etcd; a larger one is kept by members.
 	partsMax int

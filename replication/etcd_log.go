@@ -250,6 +250,7 @@ func (t *Term) commit(ctx context.Context, b *batch) error {
 		out, err := t.etcd.Txn(ctx, conditions, then, otherwise)
 		switch {
 		case err == nil && (out.Done || len(out.Got[0]) == 1 && bytes.Equal(out.Got[0][0].Value, value)):
+			t.fills(false)
 			t.stats.wrote(len(value), time.Since(began))
 			t.keeper.wrote.Add(int64(len(value)))
 			t.done(b)
@@ -266,6 +267,9 @@ func (t *Term) commit(ctx context.Context, b *batch) error {
 		case <-t.deposed:
 			return ErrDeposed
 		default:
+		}
+		if errors.Is(err, ErrFull) {
+			t.fills(true)
 		}
 		t.rare.Warn("etcd takes no record: nothing is acknowledged until it does", zap.String("action", "log_stalled"), zap.Uint64("record", b.number), zap.Error(err))
 		_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the next try tells

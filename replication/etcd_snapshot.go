@@ -23,7 +23,11 @@ import (
 func (t *Term) maybeSnapshot(ctx context.Context) error {
 	k := &t.keeper
 	wrote := k.wrote.Load()
-	if wrote < max(t.snapshotBytes, k.snapshotBytes.Load()) {
+	due := max(t.snapshotBytes, k.snapshotBytes.Load())
+	if t.space.crowded() {
+		due = limits.LogTrimBytes
+	}
+	if wrote < due {
 		return nil
 	}
 	began := time.Now()

@@ -123,6 +123,9 @@ func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Con
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return ErrCompacted
 		}
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrFull)
+		}
 		if errors.Is(err, rpctypes.ErrPermissionDenied) {
 			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrDenied)
 		}

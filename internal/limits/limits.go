@@ -580,6 +580,11 @@ const (
 	LogZipBytes   = 1 << 10
 	LogValueBytes = 4 << 20
 	LogZipRatio   = 256
+	// LogSizeMs is how often etcd is asked how full it is. EtcdQuotaBytes is its own default, for one that does not say. From
+	// half of the quota on a snapshot is made after LogTrimBytes, so that the log can be deleted.
+	LogSizeMs      = 5000
+	EtcdQuotaBytes = 2 << 30
+	LogTrimBytes   = 1 << 20
 	// LogLazyMs is how long a decision that nobody waits for may lie before it is written: the start of a put travels with
 	// its end then, which saves a record of two.
 	LogLazyMs = 5

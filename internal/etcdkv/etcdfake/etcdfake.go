@@ -31,6 +31,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	store  store
+	fill   fill
 	leases int           // puts that named a lease
 	lose   int           // answers to transactions that get lost
 	frozen chan struct{} // closed when calls go on; nil when they do
@@ -53,6 +54,7 @@ func StartGuarded(o Options) (*Server, error) {
 	pb.RegisterKVServer(s.grpc, s)
 	pb.RegisterWatchServer(s.grpc, s)
 	pb.RegisterLeaseServer(s.grpc, s)
+	pb.RegisterMaintenanceServer(s.grpc, upkeep{s: s})
 	s.done.Go(func() { _ = s.grpc.Serve(ln) })
 	return s, nil
 }
@@ -251,6 +253,9 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	ops := r.Success
 	if !answer.Succeeded {
 		ops = r.Failure
+	}
+	if s.refuses(ops) {
+		return nil, errFull
 	}
 	s.store.begin()
 	for _, op := range ops {

@@ -116,6 +116,9 @@ func (s *Server) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.L
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	if s.fill.full {
+		return nil, errFull
+	}
 	id := r.ID
 	if id == 0 {
 		s.store.lastLease++
