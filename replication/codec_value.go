@@ -38,7 +38,7 @@ var (
 	zipper = always(func() *zstd.Encoder {
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 		if err != nil {
-			panic("replication: zstd: " + err.Error()) // the options are constants
+			return nil // it does not happen: the options are constants; values would stay as they are
 		}
 		z.EncodeAll([]byte{0}, nil) // until then it is not complete
 		return z
@@ -54,7 +54,7 @@ func always[T any](build func() T) func() T {
 func newUnzipper(limit uint64) *zstd.Decoder {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(max(limit, 1)), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
-		panic("replication: zstd: " + err.Error()) // the options are constants
+		return nil // as above
 	}
 	return z
 }
@@ -62,7 +62,7 @@ func newUnzipper(limit uint64) *zstd.Decoder {
 // packValue makes a value smaller, if that is worth it. It may return the value itself.
 func packValue(value []byte) []byte {
 	raw := value[valueHeadBytes:]
-	if len(raw) < limits.LogZipBytes || len(raw) > limits.LogValueBytes {
+	if zipper() == nil || len(raw) < limits.LogZipBytes || len(raw) > limits.LogValueBytes {
 		return value
 	}
 	zipped := make([]byte, zippedAt, zippedAt+len(raw)/2)
@@ -100,6 +100,9 @@ func unpackValue(value []byte) ([]byte, error) {
 
 // unzip gives exactly as many bytes as were announced.
 func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error) {
+	if z == nil {
+		return nil, errors.New("zstd is not to be had")
+	}
 	if length > limit {
 		return nil, fmt.Errorf("it announces %d bytes, the limit is %d: %w", length, limit, errDamaged)
 	}
@@ -115,7 +118,7 @@ func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error)
 
 // packSnapshot makes the text of a snapshot smaller. It may return the text itself.
 func packSnapshot(text []byte) []byte {
-	if len(text) < limits.LogZipBytes {
+	if zipper() == nil || len(text) < limits.LogZipBytes {
 		return text
 	}
 	zipped := make([]byte, snapshotZippedAt, snapshotZippedAt+len(text)/4)
@@ -142,6 +145,8 @@ func unpackSnapshot(packed []byte) ([]byte, error) {
 	}
 	limit := snapshotLimit(packed)
 	z := newUnzipper(limit)
-	defer z.Close()
+	if z != nil {
+		defer z.Close()
+	}
 	return unzip(z, packed[snapshotZippedAt:], binary.LittleEndian.Uint64(packed[len(snapshotHead):]), limit)
 }
