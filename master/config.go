@@ -125,6 +125,8 @@ type Config struct {
 	ForceEmpty bool
 	journal    journal // of tests
 
+	suspectAfter time.Duration // of silence, see catalog.Config; tests that think set it longer than clients would like
+
 	// HA makes this master one of several that share a log in etcd at HAConnString under the name ClusterID: one leads, the
 	// others follow. LeaderTTL is how long the leader's lease lasts without renewal.
 	HA           bool
@@ -163,7 +165,7 @@ func DefaultConfig() Config {
 		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
-		JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
+		suspectAfter: limits.SuspectMissedPingsMs * time.Millisecond, JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }

@@ -19,7 +19,7 @@ func withEvents(c *Config) {
 
 // listener is a subscriber to all events.
 type listener struct {
-	t  *testing.T
+	t  testing.TB
 	in *bufio.Reader
 }
 

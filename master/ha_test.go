@@ -34,7 +34,7 @@ func newMember(t testing.TB, etcd *etcdfake.Server, edits ...func(*Config)) *bed
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort, cfg.GRPCPort = 0, 0, 0, 0
-	cfg.ClientActiveTTL, cfg.LeaderTTL = time.Hour, time.Minute
+	cfg.ClientActiveTTL, cfg.suspectAfter, cfg.LeaderTTL = time.Hour, time.Hour, time.Minute
 	cfg.HA, cfg.HAConnString = true, etcd.Address()
 	for _, edit := range edits {
 		edit(&cfg)

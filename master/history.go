@@ -268,7 +268,7 @@ func (c *Config) catalog() catalog.Config {
 		ResumeGraceMs: graceMs,
 		LeaseMs:       ms(c.LeaseTTL), SoftPinMs: ms(c.SoftPinTTL), MaxSoftPinMs: ms(c.MaxSoftPinTTL),
 		ClientActiveTTLMs: ms(c.ClientActiveTTL), ClientSuspicionTTLMs: ms(c.ClientSuspicionTTL), ClientLostTTLMs: ms(c.ClientLostTTL),
-		SuspectMissedPingsMs: limits.SuspectMissedPingsMs, WriterQuarantineMs: limits.WriterQuarantineMs,
+		SuspectMissedPingsMs: ms(c.suspectAfter), WriterQuarantineMs: limits.WriterQuarantineMs,
 		PutDiscardMs: ms(c.PutDiscard), PutReleaseMs: ms(c.PutRelease),
 		BundleStagingIdleMs: ms(c.BundleStagingIdle), HideDamagedBundles: c.HideDamagedBundles, Retention: c.BundleRetention,
 		EvictionRatio: c.EvictionRatio, HighWatermark: c.HighWatermark, AllowEvictSoftPinned: c.AllowEvictSoftPinned,
