@@ -14,11 +14,11 @@ import (
 type offloading struct {
 	boxes     map[UUID]*mailbox // nil while there is none
 	tasks     map[string]*offloadTask
-	waiting   uint64 // bytes of the tasks
 	asked     bool   // a put found no room since the last round
 	wiped     []UUID // clients whose copies go, in slices
 	nextFiles Time
 	nextTasks Time
+	nextRound Time
 }
 
 // mailbox is what a client with a disk is to do.
@@ -133,12 +133,7 @@ func (c *Catalog) closeBox(id UUID) {
 	}
 }
 
-func (c *Catalog) endTask(key string) {
-	if t := c.offload.tasks[key]; t != nil {
-		c.offload.waiting -= t.size
-		delete(c.offload.tasks, key)
-	}
-}
+func (c *Catalog) endTask(key string) { delete(c.offload.tasks, key) }
 
 // FetchDiskTasks hands a client all objects that it is to copy to its disk. With enabled unset it takes none any more, and
 // what waits for it is given up.
@@ -193,7 +188,6 @@ func (c *Catalog) enqueue(now Time, n name) bool {
 	}
 	key, id := strings.Clone(r.key()), c.s.segments.list[rep.segment].info.Client
 	c.offload.tasks[key] = &offloadTask{owner: id, replica: rep.id, size: r.size, since: now}
-	c.offload.waiting += r.size
 	box := c.offload.boxes[id]
 	box.queue = append(box.queue, key)
 	return true
@@ -337,9 +331,9 @@ func (c *Catalog) kept(key string) bool {
 }
 
 // handOver lets clients copy to disk what is to be evicted next, a slice of it: as much as makes the pool as empty as the
-// eviction would, less what waits already.
+// eviction would. It goes on with more as long as there is no room, for clients wait until they have several to copy.
 func (c *Catalog) handOver(now Time) {
-	if !c.cfg.OffloadOnEvict || c.offload.boxes == nil {
+	if !c.cfg.OffloadOnEvict || c.offload.boxes == nil || now < c.offload.nextRound {
 		return
 	}
 	usable, allocated := c.filled()
@@ -351,8 +345,7 @@ func (c *Catalog) handOver(now Time) {
 	if c.offload.asked {
 		wanted = max(wanted, c.cfg.EvictionRatio*usable)
 	}
-	c.offload.asked = false
-	wanted -= float64(c.offload.waiting)
+	c.offload.asked, c.offload.nextRound = false, now+limits.DiskRoundMs
 	left := int(float64(c.cfg.OffloadQueueMax) * c.cfg.OffloadCapRatio)
 	order, steps := c.order(0, 0), limits.CatalogSliceItems
 	for _, list := range [...]*ages{&c.s.spent, &c.s.ages, &c.s.soft} {

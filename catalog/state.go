@@ -48,8 +48,8 @@ type state struct {
 	lostKeys    uint64 // objects with markLost; only a leader has any
 
 	tell       func(ObjectEvent) // nil: nobody wants to know
-	marksFresh bool   // decisions become durable later: what they complete gets flagFresh
-	completed  []name // by the decision under way, with flagFresh
+	marksFresh bool              // decisions become durable later: what they complete gets flagFresh
+	completed  []name            // by the decision under way, with flagFresh
 }
 
 type pendingPin struct {

@@ -234,14 +234,10 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	if err := c.checkDisks(); err != nil {
-		return err
-	}
-	if err := c.Events.check(); err != nil {
-		return err
-	}
-	if err := c.checkTenants(); err != nil {
-		return err
+	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	if err := c.checkTasks(); err != nil {
 		return err

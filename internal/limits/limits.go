@@ -352,6 +352,8 @@ const (
 	TenantPolicyMs = 5000
 	// DiskReapMs is how often unfinished files and tasks of clients are looked through for those whose time is over.
 	DiskReapMs = 1000
+	// DiskRoundMs is how often more is handed over to clients' disks while there is no room.
+	DiskRoundMs = 1000
 	// DiskClients bounds the clients with disks: each has a queue.
 	DiskClients = 100_000
 	// DiskTaskBytes bounds the keys that one reply hands to a client.
