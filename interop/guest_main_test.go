@@ -26,7 +26,7 @@ const slowness = 5
 
 // callLimit is how long a client may take for one request: a good deal more than the minute after which a wheel gives up a
 // transfer by itself, and little enough to fail before the machine's own time is over.
-const callLimit = 240 * time.Second
+const callLimit = 8 * time.Minute
 
 // Memory that a store registers for its own use: a transfer takes all of its bytes there.
 const (
