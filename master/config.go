@@ -172,20 +172,8 @@ func DefaultConfig() Config {
 
 // Validate names the first setting that cannot work: its value, its limit and its flag.
 func (c *Config) Validate() error {
-	for _, p := range []struct {
-		flag  string
-		value int
-		least int
-	}{
-		{"rpc_port", c.RPCPort, 0},
-		{"rpc_port_v12", c.RPCPortV12, -1},
-		{"metrics_port", c.MetricsPort, 0},
-		{"http_metadata_server_port", c.MetadataPort, 0},
-		{"grpc_port", c.GRPCPort, 0},
-	} {
-		if p.value < p.least || p.value > 65535 {
-			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
-		}
+	if err := c.checkPorts(); err != nil {
+		return err
 	}
 	for _, r := range []struct {
 		flag  string
@@ -234,15 +222,31 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants} {
+	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkPortsDiffer} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	if err := c.checkTasks(); err != nil {
-		return err
+	return nil
+}
+
+func (c *Config) checkPorts() error {
+	for _, p := range []struct {
+		flag  string
+		value int
+		least int
+	}{
+		{"rpc_port", c.RPCPort, 0},
+		{"rpc_port_v12", c.RPCPortV12, -1},
+		{"metrics_port", c.MetricsPort, 0},
+		{"http_metadata_server_port", c.MetadataPort, 0},
+		{"grpc_port", c.GRPCPort, 0},
+	} {
+		if p.value < p.least || p.value > 65535 {
+			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
+		}
 	}
-	return c.checkPortsDiffer()
+	return nil
 }
 
 func (c *Config) checkHA() error {

@@ -370,6 +370,12 @@ func (r *reader) change(base catalog.Time) (c catalog.Change) {
 	if fields&hasBundle != 0 {
 		c.Bundle = r.bundle(base)
 	}
+	r.placement(&c, fields)
+	return c
+}
+
+// placement reads the fields about copies, moves and the state of segments.
+func (r *reader) placement(c *catalog.Change, fields uint64) {
 	if fields&hasCopy != 0 {
 		c.Copy = catalog.CopyKind(r.byte())
 	}
@@ -387,7 +393,6 @@ func (r *reader) change(base catalog.Time) (c catalog.Change) {
 			c.Segment.Locality = text
 		}
 	}
-	return c
 }
 
 func (r *reader) flags(c *catalog.Change) {
