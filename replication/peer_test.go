@@ -232,9 +232,6 @@ func TestStandbyMakesTheSnapshots(t *testing.T) {
 				m.term().poke()
 				return made("a:1")
 			})
-			if n := m.term().Stats().SnapshotErrors; n > 0 {
-				t.Errorf("%d snapshots failed", n)
-			}
 		})
 	}
 }
