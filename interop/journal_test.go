@@ -55,6 +55,12 @@ func TestMasterRestart(t *testing.T) {
 // restarts does so; all objects that were there before are promised to be readable so long after the start.
 func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duration) {
 	small, large := repeat(2000, 10_000), repeat(4, 20)
+	// A 0.3.12 that only reads cannot be told from its successors by a master that was just started: it has a port of its own.
+	older, err := r.TakePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Flags = append(options.Flags, "--rpc_port_v12="+strconv.Itoa(older[0]))
 	m := startMaster(t, r, options)
 	eventually(t, startLimit, "the master to be ready", func() bool { return status(m, "/readyz") == http.StatusOK })
 	daemon := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 512 * mib})
@@ -62,7 +68,7 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 	segments(t, m, 2)
 	stores := []*Store{owner, startStore(t, r, R14, StoreOptions{Master: m.RPC})}
 	if *soak {
-		stores = append(stores, startStore(t, r, R12, StoreOptions{Master: m.RPC, Host: "127.0.0.3"}))
+		stores = append(stores, startStore(t, r, R12, StoreOptions{Master: local(older[0]), Host: "127.0.0.3"}))
 	}
 	var items []Item
 	write := func(s *Store, own []Item, batch int) {
