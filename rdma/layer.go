@@ -43,8 +43,6 @@ type queuePair interface {
 	number() uint32
 	// connect takes it from RESET to ready-to-send.
 	connect(p qpPath) error
-	// fail puts it into the error state, in which all work that is posted completes.
-	fail() error
 	status() (qpStatus, error)
 	post(w work) error
 	close() error

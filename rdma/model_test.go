@@ -283,13 +283,6 @@ func (q *modelQP) connect(to qpPath) error {
 	return nil
 }
 
-func (q *modelQP) fail() error {
-	q.n.m.mu.Lock()
-	defer q.n.m.mu.Unlock()
-	q.failed = true
-	return nil
-}
-
 func (q *modelQP) status() (qpStatus, error) {
 	q.n.m.mu.Lock()
 	defer q.n.m.mu.Unlock()

@@ -38,11 +38,6 @@ static int to_rts(struct ibv_qp *qp, uint8_t timeout, uint8_t retries, uint8_t r
 		IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int to_err(struct ibv_qp *qp) {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-}
-
 static int query_qp(struct ibv_qp *qp, int *state, uint32_t *rq_psn, uint32_t *sq_psn) {
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
@@ -122,10 +117,6 @@ func (p *pair) connect(to qpPath) error {
 	return p.call("ibv_modify_qp(RTS)", func(qp *C.struct_ibv_qp) C.int {
 		return C.to_rts(qp, C.uint8_t(to.timeout), C.uint8_t(to.retry), C.uint8_t(to.readsOut))
 	})
-}
-
-func (p *pair) fail() error {
-	return p.call("ibv_modify_qp(ERR)", func(qp *C.struct_ibv_qp) C.int { return C.to_err(qp) })
 }
 
 func (p *pair) status() (qpStatus, error) {

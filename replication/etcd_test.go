@@ -43,6 +43,24 @@ type node struct {
 	stop func()
 }
 
+// watchAndWait keeps the vigil and leads when it is this node's turn; won has the outcome. end ends both.
+func (n *node) watchAndWait(t *testing.T) (won <-chan error, end func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	vigil, outcome := make(chan struct{}), make(chan error, 1)
+	go func() { defer close(vigil); _ = n.KeepVigil(ctx) }() // it ends without an error
+	go func() {
+		term, h, err := n.Lead(ctx)
+		if err == nil {
+			n.rule(term, h)
+		}
+		outcome <- err
+	}()
+	return outcome, func() {
+		cancel()
+		<-vigil
+	}
+}
+
 func (c *cluster) join(address string) *node {
 	c.t.Helper()
 	m, err := OpenMember(MemberConfig{
@@ -318,18 +336,8 @@ func TestVigil(t *testing.T) {
 	first.mount(1, 1<<20)
 	first.settle()
 	standby := c.join("127.0.0.1:1")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	vigil := make(chan struct{})
-	go func() { defer close(vigil); _ = standby.KeepVigil(ctx) }() // it ends without an error
-	won := make(chan error, 1)
-	go func() {
-		term, h, err := standby.Lead(ctx)
-		if err == nil {
-			standby.rule(term, h)
-		}
-		won <- err
-	}()
+	won, end := standby.watchAndWait(t)
+	defer end()
 	conn := <-met
 	waitFor(t, "the standby to be ready", func() bool { return standby.Standing().Ready })
 	_ = conn.Close()
@@ -349,8 +357,6 @@ func TestVigil(t *testing.T) {
 	if value, _ := c.etcd.Value(c.keys.leader); value != "127.0.0.1:1" {
 		t.Errorf("the leader's key has %q", value)
 	}
-	cancel()
-	<-vigil
 }
 
 // TestStartedAgain starts a master again at the address of one that is gone while the lease of that one runs: it leads
@@ -388,18 +394,8 @@ func TestVigilOfOneThatIsBehind(t *testing.T) {
 	seen, logged := observer.New(zap.WarnLevel)
 	c.log = zap.New(seen)
 	standby := c.join("127.0.0.1:1")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	vigil := make(chan struct{})
-	go func() { defer close(vigil); _ = standby.KeepVigil(ctx) }() // it ends without an error
-	won := make(chan error, 1)
-	go func() {
-		term, h, err := standby.Lead(ctx)
-		if err == nil {
-			standby.rule(term, h)
-		}
-		won <- err
-	}()
+	won, end := standby.watchAndWait(t)
+	defer end()
 	conn, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -416,6 +412,4 @@ func TestVigilOfOneThatIsBehind(t *testing.T) {
 	if err := <-won; err != nil {
 		t.Fatal(err)
 	}
-	cancel()
-	<-vigil
 }
