@@ -163,7 +163,9 @@ func TestFailover(t *testing.T) {
 }
 
 // TestFrozenEtcdLeader stops the member of etcd that leads the others, under a client that writes: acknowledgements resume
-// with the members that are left, the leading master stays the same, and nothing is lost.
+// with the members that are left, and nothing is lost. Nor does anything fail, unless etcd takes the master's lease away: a
+// member of etcd before 3.4.29 or 3.5.11 that led, and wakes, may end every lease that was renewed meanwhile
+// (github.com/etcd-io/etcd/issues/15247). Then the master is elected anew and the put under way fails.
 func TestFrozenEtcdLeader(t *testing.T) {
 	r := newRig(t)
 	members, etcd := startEtcds(t, r)
@@ -193,7 +195,12 @@ func TestFrozenEtcdLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%d puts acknowledged, %d failed; longest gap %v", len(w.acked), w.failed, w.gap.Round(time.Millisecond))
-		if w.failed > 0 || w.gap > 8*time.Second {
+		mayFail := 0
+		if strings.Contains(m.Log(), `"action": "deposed"`) {
+			t.Log("etcd has taken the lease away")
+			mayFail = 1
+		}
+		if w.failed > mayFail || w.gap > 8*time.Second {
 			t.Errorf("%d puts failed; longest gap %v", w.failed, w.gap)
 		}
 		readAll(t, []*Store{writer}, w.acked)

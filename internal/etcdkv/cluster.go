@@ -18,12 +18,13 @@ import (
 	"mooncake/internal/limits"
 )
 
-// Cluster talks to the members of one etcd cluster, with one connection to each. A call that a member does not answer in
-// time is made again on the next, and the silent one is left aside for a while. So a call may take effect more than once,
-// or after its error: callers use conditions.
+// Cluster talks to the members of one etcd cluster, with one connection to each. A call that a member does not answer
+// soon is made again on the next, beside the first, and the silent one is left aside for a while. So a call may take effect
+// more than once, or after its answer or error: callers use conditions.
 type Cluster struct {
 	members []*member
 	call    time.Duration
+	hedge   time.Duration
 	aside   time.Duration
 }
 
@@ -44,7 +45,7 @@ func OpenCluster(endpoints []string, access Access) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{call: limits.EtcdTryMs * time.Millisecond, aside: limits.EtcdAsideMs * time.Millisecond}
+	c := &Cluster{call: limits.EtcdTryMs * time.Millisecond, hedge: limits.EtcdHedgeMs * time.Millisecond, aside: limits.EtcdAsideMs * time.Millisecond}
 	for _, address := range endpoints {
 		m := &member{address: address, transport: newTransport(config)}
 		opts := []grpc.DialOption{grpc.WithTransportCredentials(m.transport)}
@@ -104,40 +105,6 @@ func (c *Cluster) inOrder() []*member {
 		return 0
 	})
 	return order
-}
-
-// do makes a call on one member after another until one answers.
-func (c *Cluster) do(ctx context.Context, what string, call func(ctx context.Context, etcd *clientv3.Client) error) error {
-	var errs error
-	for _, m := range c.inOrder() {
-		if ctx.Err() != nil {
-			break
-		}
-		bounded, cancel := context.WithTimeout(ctx, c.call)
-		err := m.call(bounded, call)
-		cancel()
-		if err == nil {
-			m.until.Store(0)
-			return nil
-		}
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			return ErrCompacted
-		}
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrFull)
-		}
-		if errors.Is(err, rpctypes.ErrPermissionDenied) {
-			return fmt.Errorf("etcd %s: %s: %w", m.address, what, ErrDenied)
-		}
-		if !elsewhere(err) {
-			return fmt.Errorf("etcd %s: %s: %w", m.address, what, err)
-		}
-		if ctx.Err() == nil {
-			m.until.Store(time.Now().Add(c.aside).UnixNano())
-		}
-		errs = errors.Join(errs, fmt.Errorf("etcd %s: %s: %w", m.address, what, m.reason(err)))
-	}
-	return errors.Join(errs, ctx.Err())
 }
 
 // elsewhere tells whether another member may answer what one did not.
@@ -240,7 +207,7 @@ type Outcome struct {
 }
 
 // Txn does all of then when all conditions hold, and all of otherwise when not.
-func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwise []Op) (out Outcome, err error) {
+func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwise []Op) (Outcome, error) {
 	cmps := make([]clientv3.Cmp, len(conditions))
 	for i, cond := range conditions {
 		cmps[i] = clientv3.Compare(clientv3.CreateRevision(cond.Key), "=", cond.Created)
@@ -253,12 +220,12 @@ func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwi
 		return out
 	}
 	yes, no := ops(then), ops(otherwise)
-	err = c.do(ctx, "transaction", func(ctx context.Context, etcd *clientv3.Client) error {
+	return ask(ctx, c, "transaction", c.hedge, func(ctx context.Context, etcd *clientv3.Client) (Outcome, error) {
 		answer, err := etcd.Txn(ctx).If(cmps...).Then(yes...).Else(no...).Commit()
 		if err != nil {
-			return err
+			return Outcome{}, err
 		}
-		out = Outcome{Done: answer.Succeeded, Revision: answer.Header.GetRevision()}
+		out := Outcome{Done: answer.Succeeded, Revision: answer.Header.GetRevision()}
 		for _, r := range answer.Responses {
 			var got []KV
 			if ranged := r.GetResponseRange(); ranged != nil {
@@ -266,9 +233,8 @@ func (c *Cluster) Txn(ctx context.Context, conditions []Condition, then, otherwi
 			}
 			out.Got = append(out.Got, got)
 		}
-		return nil
+		return out, nil
 	})
-	return out, err
 }
 
 // Page says what of a range to read.
@@ -288,15 +254,13 @@ func (c *Cluster) Range(ctx context.Context, from, to string, p Page) (found []K
 	if p.Last {
 		opts = append(opts, clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
 	}
-	err = c.do(ctx, "range from "+from, func(ctx context.Context, etcd *clientv3.Client) error {
-		answer, err := etcd.Get(ctx, from, opts...)
-		if err != nil {
-			return err
-		}
-		found, more, revision = kvs(answer), answer.More, answer.Header.GetRevision()
-		return nil
+	answer, err := ask(ctx, c, "range from "+from, c.hedge, func(ctx context.Context, etcd *clientv3.Client) (*clientv3.GetResponse, error) {
+		return etcd.Get(ctx, from, opts...)
 	})
-	return found, more, revision, err
+	if err != nil {
+		return nil, false, 0, err
+	}
+	return kvs(answer), answer.More, answer.Header.GetRevision(), nil
 }
 
 func kvs(answer *clientv3.GetResponse) []KV {
@@ -313,15 +277,13 @@ func PrefixEnd(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix)
 // Grant makes a lease.
 func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	err = c.do(ctx, "grant of a lease", func(ctx context.Context, etcd *clientv3.Client) error {
-		answer, err := etcd.Grant(ctx, seconds)
-		if err != nil {
-			return err
-		}
-		lease, granted = int64(answer.ID), time.Duration(answer.TTL)*time.Second
-		return nil
+	answer, err := ask(ctx, c, "grant of a lease", 0, func(ctx context.Context, etcd *clientv3.Client) (*clientv3.LeaseGrantResponse, error) {
+		return etcd.Grant(ctx, seconds)
 	})
-	return lease, granted, err
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(answer.ID), time.Duration(answer.TTL) * time.Second, nil
 }
 
 // ErrNoLease says that a lease has ended.
@@ -329,7 +291,7 @@ var ErrNoLease = errors.New("the lease has ended")
 
 // KeepAlive renews a lease once.
 func (c *Cluster) KeepAlive(ctx context.Context, lease int64) error {
-	return c.do(ctx, "renewal of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
+	return c.do(ctx, c.hedge, "renewal of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
 		answer, err := etcd.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && answer.TTL <= 0 {
 			return ErrNoLease
@@ -340,7 +302,7 @@ func (c *Cluster) KeepAlive(ctx context.Context, lease int64) error {
 
 // Revoke ends a lease and its keys. One that has ended already is no error.
 func (c *Cluster) Revoke(ctx context.Context, lease int64) error {
-	return c.do(ctx, "end of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
+	return c.do(ctx, c.hedge, "end of the lease", func(ctx context.Context, etcd *clientv3.Client) error {
 		_, err := etcd.Revoke(ctx, clientv3.LeaseID(lease))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil
@@ -351,7 +313,7 @@ func (c *Cluster) Revoke(ctx context.Context, lease int64) error {
 
 // Compact lets etcd forget the history before a revision, of all keys of the cluster.
 func (c *Cluster) Compact(ctx context.Context, revision int64) error {
-	return c.do(ctx, "compaction", func(ctx context.Context, etcd *clientv3.Client) error {
+	return c.do(ctx, 0, "compaction", func(ctx context.Context, etcd *clientv3.Client) error {
 		_, err := etcd.Compact(ctx, revision)
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return nil // somebody else was there before

@@ -140,7 +140,7 @@ func TestFrozenMember(t *testing.T) {
 	defer silent.Close()
 	fake := startFake(t)
 	c := openCluster(t, silent.Addr().String(), fake.Address())
-	c.call = 50 * time.Millisecond
+	c.call, c.hedge = time.Minute, 50*time.Millisecond // waiting for the first would take longer than the test may
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := c.Txn(ctx, nil, []Op{Put("k", nil, 0)}, nil); err != nil {
@@ -159,5 +159,44 @@ func TestFrozenMember(t *testing.T) {
 	})
 	if !errors.Is(err, done) {
 		t.Fatalf("the watch ends with %v", err)
+	}
+}
+
+// TestSlowMembers asks two members that never answer and one that does: the answer of the last counts, and a call that must
+// not be made twice waits for each in turn.
+func TestSlowMembers(t *testing.T) {
+	var endpoints []string
+	for range 2 {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		endpoints = append(endpoints, silent.Addr().String())
+	}
+	fake := startFake(t)
+	c := openCluster(t, append(endpoints, fake.Address())...)
+	c.call, c.hedge = time.Minute, 20*time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if out, err := c.Txn(ctx, []Condition{{Key: "k"}}, []Op{Put("k", nil, 0)}, nil); err != nil || !out.Done {
+		t.Fatal(out, err)
+	}
+	for _, m := range c.members {
+		if aside := m.until.Load() > time.Now().UnixNano(); aside == (m.address == fake.Address()) {
+			t.Errorf("%s is left aside: %v", m.address, aside)
+		}
+		m.until.Store(0)
+	}
+	c.call = 50 * time.Millisecond
+	if _, _, err := c.Grant(ctx, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if c.inOrder()[0].address != fake.Address() {
+		t.Error("a silent member is still asked first")
+	}
+	fake.Stop()
+	if _, err := c.Txn(ctx, nil, []Op{Put("k", nil, 0)}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody answers: %v", err)
 	}
 }

@@ -21,17 +21,16 @@ type Size struct {
 }
 
 // Size asks for the size of the database.
-func (c *Cluster) Size(ctx context.Context) (size Size, err error) {
-	err = c.do(ctx, "status", func(ctx context.Context, etcd *clientv3.Client) error {
+func (c *Cluster) Size(ctx context.Context) (Size, error) {
+	return ask(ctx, c, "status", c.hedge, func(ctx context.Context, etcd *clientv3.Client) (Size, error) {
 		answer, err := etcd.Status(ctx, etcd.Endpoints()[0])
 		if err != nil {
-			return err
+			return Size{}, err
 		}
-		size = Size{Bytes: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota}
+		size := Size{Bytes: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota}
 		for _, text := range answer.Errors {
 			size.Full = size.Full || strings.Contains(text, "NOSPACE")
 		}
-		return nil
+		return size, nil
 	})
-	return size, err
 }

@@ -552,6 +552,10 @@ const (
 // more. A transaction takes a few milliseconds.
 const EtcdTryMs = 1000
 
+// EtcdHedgeMs is how long a call waits for one member before another is asked beside it. Where etcd has no leader, or one
+// that is stopped, a member keeps a call for seconds that the next would answer; and a call that was made twice does no harm.
+const EtcdHedgeMs = 300
+
 // EtcdAsideMs is how long a member that did not answer is asked only when no other is left.
 const EtcdAsideMs = 5000
 
