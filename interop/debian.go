@@ -45,6 +45,7 @@ func TestNeeds() []Need {
 		{"gcc", "the race detector of go test", command("cc", "gcc")},
 		{"libc6-dev", "the race detector of go test", header("stdlib.h")},
 		{"etcd-server", "tests with metadata in etcd", command("etcd")},
+		{"systemd", "checks the units in deploy", command("systemd-analyze")},
 	}...)
 }
 
