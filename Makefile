@@ -44,7 +44,7 @@ lint: prepare
 	if [[ -n $$unformatted ]]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
 
 unit:
-	go test -race -timeout 10m $(UNIT)
+	go test -race -timeout 20m $(UNIT)
 
 interop: prepare
 	go test -count=1 -timeout 60m ./interop/...

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // start runs a publisher until the test ends.
 func start(t *testing.T, o Options, queue int) (*Publisher, string) {

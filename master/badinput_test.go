@@ -303,7 +303,7 @@ func TestOddKeysOnTheWire(t *testing.T) {
 
 // TestLargeBatches has batches as large as any trainer makes, and one with one key a thousand times.
 func TestLargeBatches(t *testing.T) {
-	const n = 100_000
+	const n = 30_000
 	b := withPool(t)
 	keys := make([]string, n)
 	for i := range keys {
@@ -345,7 +345,7 @@ func TestLargeBatches(t *testing.T) {
 
 		list := wire.ReplicateConfig{ReplicaNum: 1, PreferredSegments: keys}
 		put := invoke(p, &wire.PutStart, &wire.PutStartRequest{ClientID: p.id, Key: "k", Size: 1, Config: list})
-		expect(t, "put with a hundred thousand preferences", put.Err, 0)
+		expect(t, "put with thirty thousand preferences", put.Err, 0)
 		expect(t, "its revoke", p.revoke("k"), 0)
 		_ = p.caller.(*rpc.Client).Close()
 	})

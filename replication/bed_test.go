@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func catalogConfig() catalog.Config {
 	return catalog.Config{

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waits that end at once when all is well.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // modes runs a test once per way of moving bytes.
 func modes(t *testing.T, f func(t *testing.T, std bool)) {
