@@ -148,6 +148,7 @@ type familyRegistry struct {
 	turned  map[netip.Addr]family // what a hang-up says of the further connections of an address
 	ever    living                // 1 for each family that was ever proved
 	parked  []*parkedReply
+	memory  familyMemory
 }
 
 func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
@@ -162,6 +163,7 @@ func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
 		byAddr:   map[netip.Addr]*living{},
 		proved:   map[netip.Addr]family{},
 		turned:   map[netip.Addr]family{},
+		memory:   familyMemory{met: map[netip.Addr]met{}, expected: map[netip.Addr]uint8{}},
 	}
 }
 
@@ -194,12 +196,15 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 	}
 	at := c.guessedAt.Load()
 	if family(c.fam.Load()) == familyUnknown && at != 0 &&
-		now.UnixNano()-at < limits.FamilyHangUpMs*int64(time.Millisecond) && !r.provedAt(c.peer) {
+		now.UnixNano()-at < limits.FamilyHangUpMs*int64(time.Millisecond) && r.mayTurn(c) {
 		other := family12
 		if family(c.guess.Load()&3) == family12 {
 			other = family13
 		}
 		r.turn(c.peer, other)
+		if c.first.Load() == firstOther {
+			r.expect(c.peer, 0)
+		}
 	}
 	kept := r.parked[:0]
 	for _, p := range r.parked {
@@ -208,6 +213,12 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 		}
 	}
 	r.parked = clearTail(r.parked, kept)
+}
+
+// mayTurn reports whether the hang-up of a connection can mean that it could not read. Where clients of both families are,
+// that one of them lives says nothing, but there many come and go.
+func (r *familyRegistry) mayTurn(c *peerConn) bool {
+	return !r.provedAt(c.peer) || c.first.Load() == firstOther && r.isMixed(c.peer)
 }
 
 // provedAt reports whether the address has a proved living family: then a hang-up proves nothing.
@@ -220,6 +231,7 @@ func (r *familyRegistry) provedAt(a netip.Addr) bool {
 func (r *familyRegistry) remember(a netip.Addr, f family) {
 	f = f.group()
 	r.turnBack(a)
+	r.note(a, f)
 	if keepHint(r.proved, a, f) || r.ever.n[f] == 0 {
 		r.ever.n[f] = 1
 		r.version.Add(1)
@@ -520,12 +532,19 @@ func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
 
 // byDefault is the best guess for a connection of which nothing is known.
 func (r *familyRegistry) byDefault(c *peerConn) family {
-	if l := r.byAddr[c.peer]; l != nil {
+	l := r.byAddr[c.peer]
+	if c.first.Load() == firstOther {
+		if f := r.turned[c.peer]; f != familyUnknown && (l == nil || r.isMixed(c.peer)) {
+			return f
+		}
+		if f := r.returned(c); f != familyUnknown {
+			return f
+		}
+	}
+	if l != nil {
 		if f := l.only(); f != familyUnknown {
 			return f
 		}
-	} else if f := r.turned[c.peer]; f != familyUnknown && c.first.Load() == firstOther {
-		return f
 	}
 	if f := r.all.only(); f != familyUnknown {
 		return f
@@ -553,6 +572,7 @@ func (r *familyRegistry) sweep(now time.Time) {
 			delete(r.pending, id)
 		}
 	}
+	r.noteLiving()
 	ready := r.takeReady(now)
 	r.mu.Unlock()
 	send(ready)

@@ -175,7 +175,7 @@ func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replicat
 	// its own: what depends on time lasts longer rather than shorter.
 	s.clock.StartAt(past.Time + 1)
 	s.cat.Resume(s.clock.Now())
-	s.keep(term, past.Names)
+	s.keep(term, past.Names, past.Notes)
 	s.cat.CloseWindows(s.clock.Now())
 	s.history.term = term
 	s.history.async = cfg.HAAck == ackAsync

@@ -210,7 +210,7 @@ func verifySnapshot(path string, identity uint64, want *History) error {
 // same tells what is missing from a snapshot that was read back.
 func (h *History) same(got *History, place string) error {
 	a, b := h.Catalog.Stats(), got.Catalog.Stats()
-	if a.Keys != b.Keys || a.AllocatedBytes != b.AllocatedBytes || a.CapacityBytes != b.CapacityBytes || len(h.Names) != len(got.Names) {
+	if a.Keys != b.Keys || a.AllocatedBytes != b.AllocatedBytes || a.CapacityBytes != b.CapacityBytes || len(h.Names) != len(got.Names) || !h.Notes.equal(got.Notes) {
 		return fmt.Errorf("%s holds %d objects of %d", place, b.Keys, a.Keys)
 	}
 	return nil
