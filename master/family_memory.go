@@ -173,7 +173,9 @@ func (r *familyRegistry) expect(a netip.Addr, bits uint8) {
 
 // isMixed reports whether clients of both families are at an address, or were lately: there a hang-up says more than that
 // one of them lives.
-func (r *familyRegistry) isMixed(a netip.Addr) bool { return r.memory.met[a].families() == bothFamilies }
+func (r *familyRegistry) isMixed(a netip.Addr) bool {
+	return r.memory.met[a].families() == bothFamilies
+}
 
 // returned is the guess for a connection of a process that was there before this master: it goes on reading where its
 // predecessor has left off. It is the family that is expected back at its address, if that is one.

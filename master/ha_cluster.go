@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -73,7 +72,7 @@ func (s *Server) runCluster(ctx context.Context) error {
 	defer end()
 	group, living := errgroup.WithContext(outer)
 	for _, p := range s.listen.callPorts() {
-		g, err := newGate(living, p.Listener, c.self, c.member, s.log)
+		g, err := newGate(living, p, c.self, c.member, s.log)
 		if err != nil {
 			return err
 		}
@@ -149,7 +148,7 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	ports := s.listen.callPorts()
 	for i, g := range c.gates {
 		ports[i].Listener = g.open()
-		ports[i].handOver = func(conn *net.TCPConn, rest []byte) { g.admit(conn, rest) }
+		ports[i].handOver = g.admit
 		defer g.shut()
 	}
 	stats := service.cat.Stats()

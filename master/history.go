@@ -46,6 +46,7 @@ type term interface {
 	WaitLeading(ctx context.Context) error
 	Created() int64
 	Stats() replication.Stats
+	Knows(s replication.Secret) bool
 }
 
 // askOnly are the calls that change nothing worth keeping: their replies wait for nobody. Every other reply waits until

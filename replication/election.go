@@ -40,6 +40,8 @@ type MemberConfig struct {
 	SnapshotBytes int64
 	// PartsMax bounds the parts of a snapshot in etcd. 0 means limits.LogParts.
 	PartsMax int
+
+	secret Secret // by which this member knows others
 }
 
 // complete fills in the real world.
@@ -57,6 +59,7 @@ func (c *MemberConfig) complete() error {
 	if c.Dial == nil {
 		c.Dial = dial
 	}
+	c.secret = drawSecret()
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = limits.LogEtcdSnapshotBytes
 	}
@@ -95,7 +98,8 @@ type Member struct {
 	heard   atomic.Int64  // when, in nanoseconds of bootTime
 	lease   atomic.Int64  // what the leader's key that this member made last is bound to
 	state   atomic.Value  // string; see State
-	spare   lease         // used by who stands by, and then by who campaigns; never by both
+	secrets secrets
+	spare   lease // used by who stands by, and then by who campaigns; never by both
 
 	mu      sync.Mutex
 	view    View
