@@ -112,6 +112,7 @@ type peerClient struct {
 	conns   int
 	pinged  time.Time
 	counted family // family under which the registry counts this client as living
+	back    bool   // it was there before this master: it came on a connection that did not begin with ServiceReady
 	daemon  bool   // one of our own segment daemons: proves nothing about the wheels beside it
 }
 
@@ -331,7 +332,11 @@ func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
 }
 
 func (r *familyRegistry) bindLocked(c *peerConn, id wire.UUID) *peerClient {
+	_, known := r.clients[id]
 	cl := r.client(id, c.peer)
+	if !known {
+		cl.back = c.first.Load() == firstOther
+	}
 	if c.open && !c.has(id) {
 		have := c.clients()
 		if len(have) >= limits.ClientsPerConnection {
@@ -524,9 +529,9 @@ func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
 }
 
 // unproved reports whether the client has mounted, lives, and its proof can be waited for. A client that fetches no tasks
-// is waited for once, not with every reply.
+// is waited for once, not with every reply; one that is back at an address of one family need not be waited for.
 func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
-	return cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) &&
+	return !r.isBack(cl) && cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) &&
 		now.Sub(cl.asked) < limits.FamilyHoldMs*time.Millisecond && now.Sub(cl.pinged) < r.ttl
 }
 

@@ -17,8 +17,8 @@ type familyMemory struct {
 	write func(n replication.Note) // nil: nobody keeps it
 	looks catalog.Time             // when the living are looked through again
 	met   map[netip.Addr]met
-	// expected are the families that lived at an address when the master before ended and have not shown themselves since,
-	// as bits. There is none for most addresses.
+	// expected are, as bits, the families that lived at an address when the master before ended: where that is one, for as long
+	// as no other is met there; where both are, those that have not shown themselves since.
 	expected map[netip.Addr]uint8
 }
 
@@ -128,8 +128,8 @@ func (r *familyRegistry) recall(notes *replication.Notes) {
 // note keeps that a family was proved or lives at an address.
 func (r *familyRegistry) note(a netip.Addr, f family) {
 	i := placeOf(f)
-	if left := r.memory.expected[a] &^ (1 << i); left != r.memory.expected[a] {
-		r.expect(a, left)
+	if bits := r.memory.expected[a]; bits&(1<<i) != 0 && (bits == bothFamilies || r.isMixed(a)) {
+		r.expect(a, bits&^(1<<i))
 	}
 	if r.memory.clock == nil {
 		return
@@ -180,6 +180,11 @@ func (r *familyRegistry) isMixed(a netip.Addr) bool {
 // returned is the guess for a connection of a process that was there before this master: it goes on reading where its
 // predecessor has left off. It is the family that is expected back at its address, if that is one.
 func (r *familyRegistry) returned(c *peerConn) family { return familyOf(r.memory.expected[c.peer]) }
+
+// isBack reports whether a client was there before this master, at an address of one family.
+func (r *familyRegistry) isBack(cl *peerClient) bool {
+	return cl.back && familyOf(r.memory.expected[cl.peer]) != familyUnknown && !r.isMixed(cl.peer)
+}
 
 // noteLiving renews the notes about those who live. They are few: one for each address and hour.
 func (r *familyRegistry) noteLiving() {

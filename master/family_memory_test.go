@@ -31,8 +31,32 @@ func TestFamiliesOverARestart(t *testing.T) {
 		name   string
 		before func(r *familyRegistry)
 		after  func(r *familyRegistry) *peerConn
-		want   family
+		want   family // familyUnknown: the reply waits
 	}{
+		{"an owner that is back need not prove anything first", func(r *familyRegistry) {
+			writer(r, hostA, 1, family12)
+		}, func(r *familyRegistry) *peerConn {
+			c := conn(r, hostA, wire.CallPing)
+			r.mounted(c, id(1), t0)
+			if f, wait := r.familyFor(back(r, hostA), t0); f != family12 || wait {
+				t.Errorf("beside it: %v, wait %v", f, wait)
+			}
+			return c
+		}, family12},
+		{"a new owner must", func(r *familyRegistry) {
+			writer(r, hostA, 1, family12)
+		}, func(r *familyRegistry) *peerConn {
+			r.mounted(conn(r, hostA, wire.CallServiceReady), id(2), t0)
+			return back(r, hostA)
+		}, familyUnknown},
+		{"an owner that is back where both are must", func(r *familyRegistry) {
+			writer(r, hostA, 1, family12)
+			writer(r, hostA, 2, family13)
+		}, func(r *familyRegistry) *peerConn {
+			c := conn(r, hostA, wire.CallPing)
+			r.mounted(c, id(1), t0)
+			return c
+		}, familyUnknown},
 		{"a reader of 12, all others at other addresses", func(r *familyRegistry) {
 			writer(r, hostA, 1, family12)
 			writer(r, hostB, 2, family13)
@@ -86,7 +110,7 @@ func TestFamiliesOverARestart(t *testing.T) {
 				now += 1000
 				var r *familyRegistry
 				r, notes = noted(&now, notes)
-				if f, wait := r.familyFor(tc.after(r), t0); f.group() != tc.want || wait {
+				if f, wait := r.familyFor(tc.after(r), t0); f.group() != tc.want || wait != (tc.want == familyUnknown) {
 					t.Fatalf("taken for %v, wait %v; want %v", f, wait, tc.want)
 				}
 			}

@@ -1031,6 +1031,8 @@ const (
 	// LogNoteBytes, far more than a note about an address has, they stay below 2 MiB in every snapshot.
 	LogNotes     = 4096
 	LogNoteBytes = 512
+	// LogReadBytes is how much of a file of the journal is read at once: it stays in the cache of a core.
+	LogReadBytes = 256 << 10
 	// FamilyNoteMs is how old a note about an address may become while its clients live, FamilyMemoryMs for how long what was
 	// not seen there any more still counts after a start: a host that gets another release is taken for the old one until then.
 	FamilyNoteMs   = 3600_000
