@@ -154,6 +154,11 @@ func TestReaderOf12OverARestart(t *testing.T) {
 			}
 		}
 	}
+	late := startStore(t, r, R13, StoreOptions{Master: m.RPC})
+	eventually(t, 60*time.Second, "a read of a client that started after the restarts", func() bool {
+		got, err := late.Get(item)
+		return err == nil && got.Same
+	})
 }
 
 func remove(s *Store, k Key) (code int, err error) {

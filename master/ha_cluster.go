@@ -239,14 +239,14 @@ func (c *cluster) Standing() Standing {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s := Standing{
-		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest,
+		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest, Objects: own.Objects,
 		NoSpace: own.Full, LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
 	}
 	switch {
 	case own.State != replication.StateServing:
 	case c.service != nil:
 		s.Role, s.Ready = "leader", own.Ready
-		s.Unacked = c.service.history.term.Stats().Unacked
+		s.Unacked, s.Objects = c.service.history.term.Stats().Unacked, c.service.cat.KeyCount()
 	case own.Ready: // the lead was won a moment ago
 		s.Role, s.State, s.Promotable = "leader", stateWarmup, false
 	default: // it was lost a moment ago
