@@ -98,7 +98,7 @@ func (j *Journal) recover() (*History, error) {
 	j.files.lost, j.files.dropped = h.Lost, h.DroppedBy
 	if err == nil && repaired {
 		// What damage took away must not come back, so the history is written down anew before it goes on.
-		if _, err = j.writeSnapshot(context.Background(), h); err == nil {
+		if _, err = j.writeSnapshot(context.Background(), h, func() {}); err == nil {
 			err = j.putAside(l)
 		}
 	}
