@@ -197,6 +197,10 @@ func (s *Server) handOver(term *replication.Term) {
 	if err := term.Resign(ctx); err != nil {
 		s.log.Warn("the lead was not given up: it ends with the lease", zap.String("action", "resign_failed"), zap.Error(err))
 	}
+	if s.cluster.member.Alone(ctx) {
+		s.log.Info("there is no other master to take over", zap.String("action", "no_other_master"))
+		return
+	}
 	for {
 		view, changed := s.cluster.member.View()
 		if view.Address != "" && view.Created != term.Created() {

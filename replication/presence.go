@@ -52,6 +52,12 @@ func (s *shelf) others(ctx context.Context, but string) (list []presence, err er
 	return list, nil
 }
 
+// Alone tells whether no other member lives. Without an answer from etcd it is taken that one does.
+func (m *Member) Alone(ctx context.Context) bool {
+	others, err := m.shelf.others(ctx, m.cfg.Address)
+	return err == nil && len(others) == 0
+}
+
 // KeepPresence tells the other members, until ctx ends, that this one lives, how far it is, and at which address it answers
 // them.
 func (m *Member) KeepPresence(ctx context.Context, address string) error {
