@@ -200,8 +200,9 @@ func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 		Applied uint64 `json:"applied_sequence"`
 		Newest  uint64 `json:"leader_sequence"`
 		Unacked uint64 `json:"unacked_records"`
+		Objects uint64 `json:"objects"`
 		leader
-	}{ready, s.Role, s.State, s.Applied, s.Newest, s.Unacked, s.leader()})
+	}{ready, s.Role, s.State, s.Applied, s.Newest, s.Unacked, s.Objects, s.leader()})
 }
 
 func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {

@@ -39,6 +39,7 @@ type Standing struct {
 	Promotable    bool   // a standby that could lead at once
 	Applied       uint64 // records of the log in this master
 	Newest        uint64 // records of the log, when it was asked last
+	Objects       uint64 // that this master has, or would if it led
 	NoSpace       bool   // etcd is full: nothing is acknowledged
 	Unacked       uint64 // decisions of a leader that are not in the log yet
 }
@@ -56,7 +57,11 @@ func (s *Service) adminHandler(*Server) http.Handler {
 var adminBuild = metrics.Build{Version: "2.0.0", Display: "mooncake (go)"}
 
 // Standing implements AdminSource.
-func (s *Service) Standing() Standing { return Alone }
+func (s *Service) Standing() Standing {
+	alone := Alone
+	alone.Objects = s.cat.KeyCount()
+	return alone
+}
 
 // Keys implements AdminSource. Where tenants are told apart it is the keys of the default one.
 func (s *Service) Keys(yield func(key string) bool) {

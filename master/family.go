@@ -112,6 +112,7 @@ type peerClient struct {
 	conns   int
 	pinged  time.Time
 	counted family // family under which the registry counts this client as living
+	back    bool   // it was there before this master: it came on a connection that did not begin with ServiceReady
 	daemon  bool   // one of our own segment daemons: proves nothing about the wheels beside it
 }
 
@@ -148,6 +149,7 @@ type familyRegistry struct {
 	turned  map[netip.Addr]family // what a hang-up says of the further connections of an address
 	ever    living                // 1 for each family that was ever proved
 	parked  []*parkedReply
+	memory  familyMemory
 }
 
 func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
@@ -162,6 +164,7 @@ func newFamilyRegistry(fallback family, ttl time.Duration) *familyRegistry {
 		byAddr:   map[netip.Addr]*living{},
 		proved:   map[netip.Addr]family{},
 		turned:   map[netip.Addr]family{},
+		memory:   familyMemory{met: map[netip.Addr]met{}, expected: map[netip.Addr]uint8{}},
 	}
 }
 
@@ -194,12 +197,15 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 	}
 	at := c.guessedAt.Load()
 	if family(c.fam.Load()) == familyUnknown && at != 0 &&
-		now.UnixNano()-at < limits.FamilyHangUpMs*int64(time.Millisecond) && !r.provedAt(c.peer) {
+		now.UnixNano()-at < limits.FamilyHangUpMs*int64(time.Millisecond) && r.mayTurn(c) {
 		other := family12
 		if family(c.guess.Load()&3) == family12 {
 			other = family13
 		}
 		r.turn(c.peer, other)
+		if c.first.Load() == firstOther {
+			r.expect(c.peer, 0)
+		}
 	}
 	kept := r.parked[:0]
 	for _, p := range r.parked {
@@ -208,6 +214,12 @@ func (r *familyRegistry) closed(c *peerConn, now time.Time) {
 		}
 	}
 	r.parked = clearTail(r.parked, kept)
+}
+
+// mayTurn reports whether the hang-up of a connection can mean that it could not read. Where clients of both families are,
+// that one of them lives says nothing, but there many come and go.
+func (r *familyRegistry) mayTurn(c *peerConn) bool {
+	return !r.provedAt(c.peer) || c.first.Load() == firstOther && r.isMixed(c.peer)
 }
 
 // provedAt reports whether the address has a proved living family: then a hang-up proves nothing.
@@ -220,6 +232,7 @@ func (r *familyRegistry) provedAt(a netip.Addr) bool {
 func (r *familyRegistry) remember(a netip.Addr, f family) {
 	f = f.group()
 	r.turnBack(a)
+	r.note(a, f)
 	if keepHint(r.proved, a, f) || r.ever.n[f] == 0 {
 		r.ever.n[f] = 1
 		r.version.Add(1)
@@ -319,7 +332,11 @@ func (r *familyRegistry) bind(c *peerConn, id wire.UUID) {
 }
 
 func (r *familyRegistry) bindLocked(c *peerConn, id wire.UUID) *peerClient {
+	_, known := r.clients[id]
 	cl := r.client(id, c.peer)
+	if !known {
+		cl.back = c.first.Load() == firstOther
+	}
 	if c.open && !c.has(id) {
 		have := c.clients()
 		if len(have) >= limits.ClientsPerConnection {
@@ -512,20 +529,27 @@ func (r *familyRegistry) decide(c *peerConn, now time.Time) (family, bool) {
 }
 
 // unproved reports whether the client has mounted, lives, and its proof can be waited for. A client that fetches no tasks
-// is waited for once, not with every reply.
+// is waited for once, not with every reply; one that is back at an address of one family need not be waited for.
 func (r *familyRegistry) unproved(cl *peerClient, now time.Time) bool {
-	return cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) &&
+	return !r.isBack(cl) && cl.fam == familyUnknown && (cl.probe == probeWanted || cl.probe == probeSent) &&
 		now.Sub(cl.asked) < limits.FamilyHoldMs*time.Millisecond && now.Sub(cl.pinged) < r.ttl
 }
 
 // byDefault is the best guess for a connection of which nothing is known.
 func (r *familyRegistry) byDefault(c *peerConn) family {
-	if l := r.byAddr[c.peer]; l != nil {
+	l := r.byAddr[c.peer]
+	if c.first.Load() == firstOther {
+		if f := r.turned[c.peer]; f != familyUnknown && (l == nil || r.isMixed(c.peer)) {
+			return f
+		}
+		if f := r.returned(c); f != familyUnknown {
+			return f
+		}
+	}
+	if l != nil {
 		if f := l.only(); f != familyUnknown {
 			return f
 		}
-	} else if f := r.turned[c.peer]; f != familyUnknown && c.first.Load() == firstOther {
-		return f
 	}
 	if f := r.all.only(); f != familyUnknown {
 		return f
@@ -553,6 +577,7 @@ func (r *familyRegistry) sweep(now time.Time) {
 			delete(r.pending, id)
 		}
 	}
+	r.noteLiving()
 	ready := r.takeReady(now)
 	r.mu.Unlock()
 	send(ready)

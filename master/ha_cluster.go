@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -73,7 +72,7 @@ func (s *Server) runCluster(ctx context.Context) error {
 	defer end()
 	group, living := errgroup.WithContext(outer)
 	for _, p := range s.listen.callPorts() {
-		g, err := newGate(living, p.Listener, c.self, c.member, s.log)
+		g, err := newGate(living, p, c.self, c.member, s.log)
 		if err != nil {
 			return err
 		}
@@ -149,7 +148,7 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	ports := s.listen.callPorts()
 	for i, g := range c.gates {
 		ports[i].Listener = g.open()
-		ports[i].handOver = func(conn *net.TCPConn, rest []byte) { g.admit(conn, rest) }
+		ports[i].handOver = g.admit
 		defer g.shut()
 	}
 	stats := service.cat.Stats()
@@ -175,7 +174,7 @@ func serviceOf(cfg Config, log *zap.Logger, calls *metrics.Calls, term *replicat
 	// its own: what depends on time lasts longer rather than shorter.
 	s.clock.StartAt(past.Time + 1)
 	s.cat.Resume(s.clock.Now())
-	s.keep(term, past.Names)
+	s.keep(term, past.Names, past.Notes)
 	s.cat.CloseWindows(s.clock.Now())
 	s.history.term = term
 	s.history.async = cfg.HAAck == ackAsync
@@ -197,6 +196,10 @@ func (s *Server) handOver(term *replication.Term) {
 	defer cancel()
 	if err := term.Resign(ctx); err != nil {
 		s.log.Warn("the lead was not given up: it ends with the lease", zap.String("action", "resign_failed"), zap.Error(err))
+	}
+	if s.cluster.member.Alone(ctx) {
+		s.log.Info("there is no other master to take over", zap.String("action", "no_other_master"))
+		return
 	}
 	for {
 		view, changed := s.cluster.member.View()
@@ -240,14 +243,14 @@ func (c *cluster) Standing() Standing {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s := Standing{
-		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest,
+		Role: "standby", State: own.State, Promotable: own.Ready, Applied: own.Applied, Newest: own.Newest, Objects: own.Objects,
 		NoSpace: own.Full, LeaderAddress: view.Address, ViewVersion: uint64(view.Created),
 	}
 	switch {
 	case own.State != replication.StateServing:
 	case c.service != nil:
 		s.Role, s.Ready = "leader", own.Ready
-		s.Unacked = c.service.history.term.Stats().Unacked
+		s.Unacked, s.Objects = c.service.history.term.Stats().Unacked, c.service.cat.KeyCount()
 	case own.Ready: // the lead was won a moment ago
 		s.Role, s.State, s.Promotable = "leader", stateWarmup, false
 	default: // it was lost a moment ago

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,10 +21,14 @@ import (
 type gate struct {
 	ln     *net.TCPListener
 	self   string // what the leader's key has when this master leads
+	fixed  family // of whoever connects here; familyUnknown: to be found out
 	follow func() (view replication.View, changed <-chan struct{})
+	secret func(ctx context.Context, view replication.View) (replication.Secret, error) // that the leader knows members by
+	forget func(view replication.View)                                                  // the secret is not right
 	log    *zap.Logger
 	ctx    context.Context // ends the gate
 	guests sync.WaitGroup
+	mute   atomic.Int64  // term whose leader was told of guests in vain, which is logged once
 	slots  chan struct{} // bounds the connections that wait or are passed on
 
 	mu     sync.Mutex
@@ -55,13 +60,13 @@ func (i *inlet) Close() error {
 
 func (i *inlet) Addr() net.Addr { return i.addr }
 
-func newGate(ctx context.Context, ln net.Listener, self string, m *replication.Member, log *zap.Logger) (*gate, error) {
-	tcp, ok := ln.(*net.TCPListener)
+func newGate(ctx context.Context, p callPort, self string, m *replication.Member, log *zap.Logger) (*gate, error) {
+	tcp, ok := p.Listener.(*net.TCPListener)
 	if !ok {
 		return nil, errors.New("a call port that is no TCP port")
 	}
 	return &gate{
-		ln: tcp, self: self, follow: m.View, log: log, ctx: ctx,
+		ln: tcp, self: self, fixed: p.fixed, follow: m.View, secret: m.SecretOf, forget: m.ForgetSecret, log: log, ctx: ctx,
 		slots: make(chan struct{}, limits.GateConns), opened: make(chan struct{}),
 	}, nil
 }
@@ -74,7 +79,7 @@ func (g *gate) run() error {
 		c, err := g.ln.AcceptTCP()
 		switch {
 		case err == nil:
-			g.admit(c, nil)
+			g.admit(c, nil, g.hostOf(c))
 		case g.ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -115,8 +120,8 @@ func (g *gate) inlet() (in *inlet, opened <-chan struct{}) {
 	return g.inside, g.opened
 }
 
-// admit places a connection, of which rest was read already.
-func (g *gate) admit(c *net.TCPConn, rest []byte) {
+// admit places a connection, of which rest was read already, and behind which is who.
+func (g *gate) admit(c *net.TCPConn, rest []byte, who guest) {
 	if in, _ := g.inlet(); in != nil && len(rest) == 0 {
 		select {
 		case in.conns <- c:
@@ -128,7 +133,7 @@ func (g *gate) admit(c *net.TCPConn, rest []byte) {
 	select {
 	case g.slots <- struct{}{}:
 		g.guests.Go(func() {
-			g.host(c, rest)
+			g.host(c, rest, &who)
 			<-g.slots
 		})
 	default:
@@ -137,7 +142,7 @@ func (g *gate) admit(c *net.TCPConn, rest []byte) {
 }
 
 // host passes a connection on as soon as somebody leads, and closes it when nobody does for too long.
-func (g *gate) host(c *net.TCPConn, rest []byte) {
+func (g *gate) host(c *net.TCPConn, rest []byte, who *guest) {
 	defer context.AfterFunc(g.ctx, func() { _ = c.Close() })() // it is closed once more below
 	limit := time.NewTimer(limits.GateHoldMs * time.Millisecond)
 	defer limit.Stop()
@@ -154,7 +159,7 @@ func (g *gate) host(c *net.TCPConn, rest []byte) {
 			}
 		}
 		view, changed := g.follow()
-		if view.Address != "" && view.Address != g.self && g.pass(c, rest, view, changed) {
+		if view.Address != "" && view.Address != g.self && g.pass(c, rest, who, view, changed) {
 			return
 		}
 		select {
@@ -173,14 +178,11 @@ func (g *gate) host(c *net.TCPConn, rest []byte) {
 
 // pass connects a client with the leader and carries bytes both ways until either ends, or another leads. It is false when
 // the leader cannot be reached; the client's connection is as before then.
-func (g *gate) pass(c *net.TCPConn, rest []byte, view replication.View, changed <-chan struct{}) bool {
-	ctx, cancel := context.WithTimeout(g.ctx, limits.GateDialMs*time.Millisecond)
-	up, err := new(net.Dialer).DialContext(ctx, "tcp", view.Address)
-	cancel()
+func (g *gate) pass(c *net.TCPConn, rest []byte, who *guest, view replication.View, changed <-chan struct{}) bool {
+	leader, err := g.reach(view, who)
 	if err != nil {
 		return false
 	}
-	leader := up.(*net.TCPConn)
 	closeBoth := sync.OnceFunc(func() {
 		_ = c.Close() // whoever carries bytes learns of it
 		_ = leader.Close()

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"go.uber.org/zap"
 )
 
 // TestMembersAreKnown starts two masters: each tells where others reach it, and that it has gone.
@@ -31,8 +33,18 @@ func TestMembersAreKnown(t *testing.T) {
 		}
 		conn.Close()
 	}
+	if first.cluster.member.Alone(t.Context()) || second.cluster.member.Alone(t.Context()) {
+		t.Error("one of two is alone")
+	}
 	second.stop()
+	if !first.cluster.member.Alone(t.Context()) {
+		t.Error("the one that stays is not alone")
+	}
 	if left := etcd.Keys(members); len(left) != 1 {
 		t.Errorf("after one has gone: %q", left)
+	}
+	first.stop()
+	if n := first.logs.FilterField(zap.String("action", "no_other_master")).Len(); n != 1 {
+		t.Errorf("the last one says %d times that nobody takes over", n)
 	}
 }

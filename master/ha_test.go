@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mooncake/internal/etcdkv/etcdfake"
+	"mooncake/replication"
 	"mooncake/wire"
 )
 
@@ -69,6 +70,10 @@ func (b *bed) awaitState(state string) {
 	waitFor(b.t, "a member that is "+state, func() bool {
 		s := b.cluster.Standing()
 		return s.State == state && (s.Ready || state != "serving" && s.Promotable)
+	})
+	waitFor(b.t, "a member that the others know", func() bool {
+		_, err := b.cluster.member.SecretOf(b.t.Context(), replication.View{Address: b.cluster.self})
+		return err == nil
 	})
 }
 

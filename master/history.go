@@ -27,6 +27,7 @@ type history struct {
 type journal interface {
 	catalog.Log
 	AppendName(n replication.NameChange) (number uint64)
+	AppendNote(n replication.Note)
 	Last() (number uint64)
 	Durable() (number uint64)
 	Wait(ctx context.Context, number uint64) error
@@ -45,6 +46,7 @@ type term interface {
 	WaitLeading(ctx context.Context) error
 	Created() int64
 	Stats() replication.Stats
+	Knows(s replication.Secret) bool
 }
 
 // askOnly are the calls that change nothing worth keeping: their replies wait for nobody. Every other reply waits until
@@ -86,7 +88,7 @@ func (s *Service) openHistory() error {
 	if s.cfg.DataDir == "" {
 		s.cat = catalog.New(s.cfg.catalog())
 		if s.cfg.journal != nil {
-			s.keep(s.cfg.journal, nil)
+			s.keep(s.cfg.journal, nil, new(replication.Notes))
 			s.history.async = s.cfg.HAAck == ackAsync
 		}
 		return nil
@@ -101,7 +103,7 @@ func (s *Service) openHistory() error {
 	s.cat = past.Catalog
 	s.clock.StartAt(past.StartTime(s.clock.Now()))
 	s.cat.Resume(s.clock.Now())
-	s.keep(journal, past.Names)
+	s.keep(journal, past.Names, past.Notes)
 	s.cat.CloseWindows(s.clock.Now())
 	stats := s.cat.Stats()
 	s.log.Info("the journal is taken up: owners of segments have to be heard again", zap.String("data_dir", s.cfg.DataDir),
@@ -111,10 +113,12 @@ func (s *Service) openHistory() error {
 }
 
 // keep puts every decision from now on into a journal.
-func (s *Service) keep(j journal, names map[string][]byte) {
+func (s *Service) keep(j journal, names map[string][]byte, notes *replication.Notes) {
 	s.cat.SetLog(j)
 	j.OnDurable(s.cat.Settled)
 	s.history = history{journal: j, names: names}
+	s.families.recall(notes)
+	s.families.remembering(s.clock.Now, j.AppendNote)
 }
 
 // admit waits until there is room for another decision.

@@ -88,6 +88,8 @@ func (j *heldJournal) Append([]catalog.Change) uint64 {
 	return j.last
 }
 
+func (j *heldJournal) AppendNote(replication.Note) {}
+
 func (j *heldJournal) AppendName(replication.NameChange) uint64 { return j.Append(nil) }
 
 func (j *heldJournal) Last() uint64 {

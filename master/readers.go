@@ -66,9 +66,13 @@ func (r *readings) of(prefix string) catalog.Time {
 // readersOf lists the connections over which a bundle was read since a time, the latest first.
 func (r *familyRegistry) readersOf(id string, since catalog.Time) []Reader {
 	r.mu.Lock()
-	conns := make([]*peerConn, 0, len(r.conns))
+	type reader struct {
+		*peerConn
+		peer netip.Addr
+	}
+	conns := make([]reader, 0, len(r.conns))
 	for c := range r.conns {
-		conns = append(conns, c)
+		conns = append(conns, reader{c, c.peer})
 	}
 	r.mu.Unlock()
 	var readers []Reader

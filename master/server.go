@@ -161,8 +161,8 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 // callPort is a port that clients call.
 type callPort struct {
 	net.Listener
-	fixed    family                            // familyUnknown: to be found out
-	handOver func(c *net.TCPConn, rest []byte) // gets the connections in the end; nil: they are closed
+	fixed    family                                       // familyUnknown: to be found out
+	handOver func(c *net.TCPConn, rest []byte, who guest) // gets the connections in the end; nil: they are closed
 }
 
 func (l *listeners) callPorts() []callPort {
@@ -174,12 +174,16 @@ func (l *listeners) callPorts() []callPort {
 }
 
 func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, p callPort) {
-	srv := rpc.NewServer(rpc.ServerConfig{
+	cfg := rpc.ServerConfig{
 		IdleTimeout: s.cfg.RPCIdle,
 		Nagle:       !s.cfg.RPCNoDelay,
 		Std:         s.cfg.IO == "std",
-		HandOver:    p.handOver,
-	}, &port{Service: s.service, fixed: p.fixed})
+	}
+	if p.handOver != nil {
+		families := s.service.families
+		cfg.HandOver = func(tag any, c *net.TCPConn, rest []byte) { p.handOver(c, rest, families.guestOf(tag.(*peerConn))) }
+	}
+	srv := rpc.NewServer(cfg, &port{Service: s.service, fixed: p.fixed})
 	s.rpc = append(s.rpc, srv)
 	group.Go(func() error { return srv.Serve(ctx, p.Listener) })
 }

@@ -90,6 +90,9 @@ func peerAddr(a netip.AddrPort) netip.Addr { return a.Addr().Unmap() }
 func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code uint8, parked bool) {
 	id, known := wire.Lookup(r.FunctionID)
 	if !known {
+		if r.FunctionID == introduction && p.introduced(c.Tag.(*peerConn), r.Body) {
+			return dst, rpc.CodeOK, false
+		}
 		return rpc.AppendErrorText(dst, rpc.TextUnknownFunction), rpc.CodeUnknownFunction, false
 	}
 	set, err := id.Accepts(r.Body)

@@ -30,6 +30,7 @@ func catalogConfig() catalog.Config {
 type decisionLog interface {
 	catalog.Log
 	AppendName(n NameChange) (number uint64)
+	AppendNote(n Note)
 	Last() uint64
 	Wait(ctx context.Context, number uint64) error
 }
@@ -59,6 +60,18 @@ func open(t testing.TB, cfg Config) *master {
 	return m
 }
 
+// kept is what a history has beside the catalog.
+func kept(h *History) map[string]string {
+	out := map[string]string{}
+	for k, v := range h.Names {
+		out[k] = string(v)
+	}
+	for n := range h.Notes.All() {
+		out["note of "+n.Name] = string(n.Value)
+	}
+	return out
+}
+
 func tryOpen(t testing.TB, cfg Config) (*master, error) {
 	if cfg.Sync == "" {
 		cfg.Sync = SyncNever
@@ -71,10 +84,7 @@ func tryOpen(t testing.TB, cfg Config) (*master, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &master{t: t, journal: j, log: j, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: map[string]string{}}
-	for k, v := range h.Names {
-		m.names[k] = string(v)
-	}
+	m := &master{t: t, journal: j, log: j, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: kept(h)}
 	m.cat.OnChange(func(changes []catalog.Change) {
 		for i := range changes {
 			m.changes = append(m.changes, changes[i].Clone())
@@ -185,6 +195,8 @@ func (m *master) step() {
 		m.cat.Sweep(m.now)
 		n := NameChange{Name: key, Value: []byte(fmt.Sprint(m.now)), Removed: m.dice.IntN(3) == 0}
 		m.log.AppendName(n)
+		m.log.AppendNote(Note{Name: key, Value: n.Value})
+		m.names["note of "+key] = string(n.Value)
 		if m.names[key] = string(n.Value); n.Removed {
 			delete(m.names, key)
 		}

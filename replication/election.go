@@ -40,6 +40,8 @@ type MemberConfig struct {
 	SnapshotBytes int64
 	// PartsMax bounds the parts of a snapshot in etcd. 0 means limits.LogParts.
 	PartsMax int
+
+	secret Secret // by which this member knows others
 }
 
 // complete fills in the real world.
@@ -57,6 +59,7 @@ func (c *MemberConfig) complete() error {
 	if c.Dial == nil {
 		c.Dial = dial
 	}
+	c.secret = drawSecret()
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = limits.LogEtcdSnapshotBytes
 	}
@@ -91,11 +94,13 @@ type Member struct {
 	shelf shelf
 
 	applied atomic.Uint64 // the history of a standby is that far
+	objects atomic.Uint64 // in it
 	newest  atomic.Uint64 // number of the newest record seen in etcd
 	heard   atomic.Int64  // when, in nanoseconds of bootTime
 	lease   atomic.Int64  // what the leader's key that this member made last is bound to
 	state   atomic.Value  // string; see State
-	spare   lease         // used by who stands by, and then by who campaigns; never by both
+	secrets secrets
+	spare   lease // used by who stands by, and then by who campaigns; never by both
 
 	mu      sync.Mutex
 	view    View
@@ -258,7 +263,7 @@ func (m *Member) begin(ctx context.Context) (*History, error) {
 // standBy keeps a history up with the log, and tries to lead whenever nobody does.
 func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 	m.state.Store(StateStandby)
-	m.progress(h.Last)
+	m.progress(h, h.Last)
 	for {
 		view, changed := m.View()
 		if view.Created == 0 || h.anew {
@@ -298,7 +303,7 @@ func (m *Member) tailUntil(ctx context.Context, h *History, changed <-chan struc
 		}
 	})
 	ended := make(chan error, 1)
-	others.Go(func() { ended <- m.shelf.tail(following, h, m.progress) })
+	others.Go(func() { ended <- m.shelf.tail(following, h, func(number uint64) { m.progress(h, number) }) })
 	select {
 	case err := <-ended:
 		return err
@@ -311,7 +316,9 @@ func (m *Member) tailUntil(ctx context.Context, h *History, changed <-chan struc
 	}
 }
 
-func (m *Member) progress(number uint64) {
+// progress notes how far a history is. Whoever calls it is at work on the history.
+func (m *Member) progress(h *History, number uint64) {
+	m.objects.Store(h.Catalog.KeyCount())
 	m.applied.Store(number)
 	if m.newest.Load() < number {
 		m.newest.Store(number)
@@ -339,6 +346,7 @@ func (m *Member) check(ctx context.Context) {
 type Standing struct {
 	State           string // one of the State constants
 	Applied, Newest uint64 // records: in the history of this member, and in etcd when it was asked last
+	Objects         uint64 // in the history of a standby
 	// Ready tells whether this member leads, or could at once: its history holds what was in etcd a moment ago.
 	Ready bool
 	// Full tells that etcd takes nothing more, as far as this member knows: its master acknowledges nothing, and nobody else
@@ -353,7 +361,7 @@ func (m *Member) Standing() Standing {
 	state, _ := m.state.Load().(string)
 	room := m.shelf.space
 	s := Standing{
-		State: state, Applied: m.applied.Load(), Newest: m.newest.Load(),
+		State: state, Applied: m.applied.Load(), Newest: m.newest.Load(), Objects: m.objects.Load(),
 		Full: room.full.Load(), EtcdBytes: room.used.Load(), EtcdQuota: room.quota.Load(),
 	}
 	m.mu.Lock()
@@ -376,7 +384,7 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 		if _, err := m.shelf.catchUp(ctx, h); err != nil {
 			return nil, err
 		}
-		m.progress(h.Last)
+		m.progress(h, h.Last)
 	}
 	etcd, keys := m.shelf.etcd, m.shelf.keys
 	l, err := m.takeSpare(ctx)
@@ -388,7 +396,7 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	created, rest, err := m.takeKey(ctx, lease, h.Last)
 	if err == nil && created > 0 {
 		if err = m.finish(ctx, h, rest); err == nil {
-			m.progress(h.Last)
+			m.progress(h, h.Last)
 			t := newTerm(m.shelf, created, lease, l.ttl, h, l.sent, &m.cfg)
 			m.mu.Lock()
 			m.term = t

@@ -26,6 +26,7 @@ type Term struct {
 	core
 	shelf
 	self          string
+	secret        Secret
 	created       int64 // revision at which the leader's key was made: it names the term
 	lease         int64
 	ttl           time.Duration
@@ -79,7 +80,8 @@ func newTerm(s shelf, created, lease int64, ttl time.Duration, h *History, sent 
 	last := h.Last
 	t := &Term{
 		core: newCore(), shelf: s, self: cfg.Address, created: created, lease: lease, ttl: ttl, compact: cfg.Compact, snapshotBytes: cfg.SnapshotBytes,
-		nudge: make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
+		secret: cfg.secret,
+		nudge:  make(chan struct{}, 1), renewed: make(chan struct{}), deposed: make(chan struct{}),
 	}
 	t.bounded = true
 	t.durable.Store(last)

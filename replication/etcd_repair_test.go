@@ -188,7 +188,7 @@ func TestForceEmptyInEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expectSame(t, "a standby", describe(t, h.Catalog, names(h)), second.describe())
+	expectSame(t, "a standby", describe(t, h.Catalog, kept(h)), second.describe())
 	if second.term().Last() <= m.term().Last() {
 		t.Errorf("the numbers begin anew at %d", second.term().Last())
 	}
@@ -199,7 +199,7 @@ func TestForceEmptyInEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Catalog.Close()
-	expectSame(t, "where somebody leads", describe(t, again.Catalog, names(again)), second.describe())
+	expectSame(t, "where somebody leads", describe(t, again.Catalog, kept(again)), second.describe())
 }
 
 // TestVoidRecord applies the record that makes void what was before, as a standby does.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -110,11 +111,14 @@ func (s *shelf) buildSnapshot(ctx context.Context, fence etcdkv.Condition, maker
 	if err != nil {
 		return p, err
 	}
-	defer h.Catalog.Close()
+	release := sync.OnceFunc(h.Catalog.Close)
+	defer release()
 	var out bytes.Buffer
 	if _, err := h.encode(ctx, &out, h.Last); err != nil {
 		return p, err
 	}
+	want := h.census()
+	release() // what is read back below takes as much memory once more
 	text := packSnapshot(out.Bytes())
 	sum := sha256.Sum256(text)
 	p = pointer{
@@ -144,7 +148,7 @@ func (s *shelf) buildSnapshot(ctx context.Context, fence etcdkv.Condition, maker
 	if err := got.decodeSnapshot("snapshot "+p.ID, back); err != nil {
 		return p, err
 	}
-	return p, h.same(got, "snapshot "+p.ID)
+	return p, want.same(got, "snapshot "+p.ID)
 }
 
 // putParts writes a snapshot to etcd, one part after another, so that records beside them are not held up.

@@ -98,10 +98,7 @@ func (n *node) lead() *master {
 }
 
 func (n *node) rule(term *Term, h *History) *master {
-	m := &master{t: n.c.t, log: term, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: map[string]string{}}
-	for k, v := range h.Names {
-		m.names[k] = string(v)
-	}
+	m := &master{t: n.c.t, log: term, history: h, cat: h.Catalog, now: h.Time + 1, dice: rand.New(rand.NewPCG(1, 2)), client: catalog.UUID{Hi: 1, Lo: 1}, names: kept(h)}
 	m.cat.SetLog(term)
 	term.OnDurable(m.cat.Settled)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -260,7 +257,7 @@ func TestEtcdStaysBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		expectSame(t, fmt.Sprint("round ", round), describe(t, h.Catalog, names(h)), m.describe())
+		expectSame(t, fmt.Sprint("round ", round), describe(t, h.Catalog, kept(h)), m.describe())
 		h.Catalog.Close()
 	}
 	waitFor(t, "a snapshot", func() bool { return m.term().Stats().Snapshots > 0 })
@@ -268,14 +265,6 @@ func TestEtcdStaysBounded(t *testing.T) {
 	if n := m.term().Stats().SnapshotErrors; n > 0 {
 		t.Errorf("%d snapshots failed", n)
 	}
-}
-
-func names(h *History) map[string]string {
-	out := map[string]string{}
-	for k, v := range h.Names {
-		out[k] = string(v)
-	}
-	return out
 }
 
 // TestNoAnswerWithoutEtcd freezes etcd: the leader answers only until its lease may have ended, and again once it is

@@ -14,10 +14,11 @@ import (
 type History struct {
 	Catalog *catalog.Catalog
 	Names   map[string][]byte // of the metadata server
-	Last    uint64            // number of the last record
-	Time    catalog.Time      // the latest in any record
-	Dropped []string          // keys of objects that damage made doubtful
-	Lost    uint64            // records that could not be read
+	Notes   *Notes
+	Last    uint64       // number of the last record
+	Time    catalog.Time // the latest in any record
+	Dropped []string     // keys of objects that damage made doubtful
+	Lost    uint64       // records that could not be read
 
 	BadValues uint64 // of etcd
 
@@ -32,7 +33,7 @@ type History struct {
 }
 
 func newHistory(cfg catalog.Config, log *zap.Logger) *History {
-	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, DroppedBy: map[string]uint64{}, cfg: cfg, log: log}
+	return &History{Catalog: catalog.New(cfg), Names: map[string][]byte{}, Notes: new(Notes), DroppedBy: map[string]uint64{}, cfg: cfg, log: log}
 }
 
 // errGap says that too much is missing for what is left to be trusted.
@@ -78,13 +79,16 @@ func (h *History) apply(e *Entry) error {
 			h.Names[n.Name] = n.Value
 		}
 	}
+	for _, n := range e.Notes {
+		h.Notes.Add(n)
+	}
 	return nil
 }
 
 // begin makes the history that of nothing, up to a record.
 func (h *History) begin(last uint64) {
 	h.Catalog.Close()
-	h.Catalog, h.Names, h.lately, h.Last = catalog.New(h.cfg), map[string][]byte{}, nil, last
+	h.Catalog, h.Names, h.Notes, h.lately, h.Last = catalog.New(h.cfg), map[string][]byte{}, new(Notes), nil, last
 }
 
 // advance keeps the latest time. Times of the future, such as the ends of pins, are not when something was decided.
@@ -123,6 +127,13 @@ func (h *History) snapshot(yield func(*batch) error) error {
 		if err == nil {
 			err = next(func() { b.addName(&NameChange{Name: name, Value: h.Names[name]}) })
 		}
+	}
+	if err == nil && h.Notes.Len() > 0 { // all of them are small
+		err = next(func() {
+			for n := range h.Notes.All() {
+				b.addNote(&n)
+			}
+		})
 	}
 	return err
 }

@@ -329,3 +329,41 @@ func BenchmarkAppendWait(b *testing.B) {
 		})
 	}
 }
+
+// TestHistoryIsGivenBackBeforeReadingBack makes a snapshot of a history that is not there any more when it is read back: never
+// are there two beside the catalog in use.
+func TestHistoryIsGivenBackBeforeReadingBack(t *testing.T) {
+	m := open(t, Config{Dir: t.TempDir()})
+	m.mount(1, 1<<20)
+	for range 200 {
+		m.step()
+	}
+	m.settle()
+	m.close()
+	h := newHistory(catalogConfig(), m.journal.cfg.Log)
+	l, err := list(m.journal.cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.journal.readAll(h, l); err != nil {
+		t.Fatal(err)
+	}
+	named := filepath.Join(m.journal.cfg.Dir, snapshotName(h.Last))
+	given := 0
+	_, err = m.journal.writeSnapshot(t.Context(), h, func() {
+		given++
+		if _, err := os.Stat(named + partSuffix); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(named); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the snapshot has its name already: %v", err)
+		}
+		h.Catalog.Close()
+	})
+	if err != nil || given != 1 {
+		t.Fatalf("given back %d times, %v", given, err)
+	}
+	if _, err := os.Stat(named); err != nil {
+		t.Error(err)
+	}
+}

@@ -98,7 +98,7 @@ func (j *Journal) recover() (*History, error) {
 	j.files.lost, j.files.dropped = h.Lost, h.DroppedBy
 	if err == nil && repaired {
 		// What damage took away must not come back, so the history is written down anew before it goes on.
-		if _, err = j.writeSnapshot(context.Background(), h); err == nil {
+		if _, err = j.writeSnapshot(context.Background(), h, func() {}); err == nil {
 			err = j.putAside(l)
 		}
 	}
@@ -197,7 +197,10 @@ func unborn(l listing) bool {
 	if len(l.snapshots) > 0 || len(l.journals) != 1 || l.journals[0].number != 1 {
 		return false
 	}
-	text, err := os.ReadFile(l.journals[0].path)
+	if _, err := readHead(l.journals[0].path, kindJournal); err == nil {
+		return false // as nearly always
+	}
+	text, err := readText(l.journals[0].path)
 	return err == nil && isZero(text)
 }
 

@@ -217,10 +217,7 @@ func TestStandbyMakesTheSnapshots(t *testing.T) {
 			if _, err := third.shelf.catchUp(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}
-			got := map[string]string{}
-			for k, v := range h.Names {
-				got[k] = string(v)
-			}
+			got := kept(h)
 			expectSame(t, "the third's history", describe(t, h.Catalog, got), m.describe())
 			h.Catalog.Close()
 			third.leave() // it does not follow, and records would be kept for it
@@ -291,10 +288,7 @@ func TestSnapshotThatNobodyHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Catalog.Close()
-	got := map[string]string{}
-	for k, v := range h.Names {
-		got[k] = string(v)
-	}
+	got := kept(h)
 	expectSame(t, "the late one's history", describe(t, h.Catalog, got), want)
 }
 

@@ -21,6 +21,7 @@ type presence struct {
 	Applied  uint64 `json:"applied"`  // number of the last record in its history
 	Keeps    bool   `json:"keeps"`    // it has a directory for snapshots
 	Snapshot string `json:"snapshot"` // id of the one in it; empty: none
+	Secret   string `json:"secret"`   // by which it knows other members on its call port, in hex
 }
 
 func (k keyspace) members() string         { return k.prefix + "member/" }
@@ -49,6 +50,12 @@ func (s *shelf) others(ctx context.Context, but string) (list []presence, err er
 		}
 	}
 	return list, nil
+}
+
+// Alone tells whether no other member lives. Without an answer from etcd it is taken that one does.
+func (m *Member) Alone(ctx context.Context) bool {
+	others, err := m.shelf.others(ctx, m.cfg.Address)
+	return err == nil && len(others) == 0
 }
 
 // KeepPresence tells the other members, until ctx ends, that this one lives, how far it is, and at which address it answers
@@ -99,7 +106,7 @@ func (m *Member) presentFor(ctx context.Context, address string) error {
 }
 
 func (m *Member) presence(address string) presence {
-	p := presence{GRPC: address, Applied: m.Standing().Applied, Keeps: m.shelf.dir != nil}
+	p := presence{GRPC: address, Applied: m.Standing().Applied, Keeps: m.shelf.dir != nil, Secret: m.cfg.secret.text()}
 	if p.Keeps {
 		if ids, err := m.shelf.dir.ids(); err == nil && len(ids) > 0 {
 			p.Snapshot = ids[len(ids)-1]

@@ -102,16 +102,18 @@ type Entry struct {
 	Before  []Grant // made before this record
 	Changes []catalog.Change
 	Names   []NameChange
+	Notes   []Note
 	Anew    bool // everything before this record is void
 }
 
-// The parts of a payload, each introduced by one byte. A payload is the grants made before, and then changes and names in
-// the order in which they happened.
+// The parts of a payload, each introduced by one byte. A payload is the grants made before, and then changes, names and
+// notes in the order in which they happened.
 const (
 	partGrants  = 'g'
 	partChange  = 'c'
 	partName    = 'n'
 	partNameEnd = 'x'
+	partNote    = 'h'
 	partAnew    = 'e'
 )
 
@@ -167,6 +169,8 @@ func parsePayload(h *header, payload []byte) (Entry, error) {
 			e.Names = append(e.Names, n)
 		case partNameEnd:
 			e.Names = append(e.Names, NameChange{Name: r.text(), Removed: true})
+		case partNote:
+			e.Notes = append(e.Notes, r.note())
 		default:
 			r.fail(fmt.Errorf("part %#x is unknown", part))
 		}
@@ -208,7 +212,7 @@ type batch struct {
 	buf     []byte // header and payload; the header is filled in last
 	recent  recentIDs
 	changes uint32
-	names   int
+	names   int // and notes
 	appends int // decisions
 	granted []Grant
 }
@@ -265,6 +269,11 @@ func (b *batch) addAnew() {
 
 func (b *batch) addName(n *NameChange) {
 	b.buf = appendName(b.buf, n)
+	b.names++
+}
+
+func (b *batch) addNote(n *Note) {
+	b.buf = appendNote(b.buf, n)
 	b.names++
 }
 

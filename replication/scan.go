@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
+
+	"mooncake/internal/limits"
 )
 
 // scanned is what a walk through the records of one file found.
@@ -58,11 +61,49 @@ func recordAt(text []byte, at int64, identity uint64) (h header, payload []byte,
 	return h, payload, crc32.Checksum(payload, castagnoli) == h.sum
 }
 
-func isZero(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }
+var zeros [limits.LogReadBytes]byte
+
+// isZero compares by blocks: most of the bytes that are asked about are those that a file has in reserve.
+func isZero(b []byte) bool {
+	for len(b) > len(zeros) {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
+			return false
+		}
+		b = b[len(zeros):]
+	}
+	return bytes.Equal(b, zeros[:len(b)])
+}
+
+// readText reads a whole file. Where it has nothing but zeros the memory is not touched, so that what a file has in reserve
+// costs none.
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, info.Size())
+	block := make([]byte, limits.LogReadBytes)
+	for at := 0; at < len(text); {
+		n, err := io.ReadFull(f, block[:min(len(block), len(text)-at)])
+		if err != nil {
+			return nil, fmt.Errorf("%s, byte %d: %w", path, at, err)
+		}
+		if !isZero(block[:n]) {
+			copy(text[at:], block[:n])
+		}
+		at += n
+	}
+	return text, nil
+}
 
 // read returns the text of a file of the journal and checks its header.
 func read(path string, kind uint32) (h fileHeader, text []byte, err error) {
-	if text, err = os.ReadFile(path); err != nil {
+	if text, err = readText(path); err != nil {
 		return h, nil, err
 	}
 	if h, err = parseFileHeader(text, kind); err != nil {

@@ -71,14 +71,15 @@ func (j *Journal) makeSnapshot(ctx context.Context, upTo uint64) (int64, error) 
 		return 0, err
 	}
 	h := newHistory(j.cfg.Catalog, j.cfg.Log)
-	defer h.Catalog.Close()
+	release := sync.OnceFunc(h.Catalog.Close)
+	defer release()
 	if err := h.load(ctx, l, j.identity, upTo); err != nil {
 		return 0, err
 	}
 	if h.Last != upTo {
 		return 0, fmt.Errorf("the files end at record %d instead of %d", h.Last, upTo)
 	}
-	bytes, err := j.writeSnapshot(ctx, h)
+	bytes, err := j.writeSnapshot(ctx, h, release)
 	if err != nil {
 		return 0, err
 	}
@@ -131,8 +132,9 @@ func (h *History) visit(head *header, payload []byte) error {
 	return nil
 }
 
-// writeSnapshot writes the history into a file that gets its name only when it is complete and was read back.
-func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, err error) {
+// writeSnapshot writes the history into a file that gets its name only when it is complete and was read back. Before that
+// it calls written: the history is not needed any more, and what is read back takes as much memory once more.
+func (j *Journal) writeSnapshot(ctx context.Context, h *History, written func()) (bytes int64, err error) {
 	path := filepath.Join(j.cfg.Dir, snapshotName(h.Last))
 	part := path + partSuffix
 	file, err := j.cfg.disk.create(part)
@@ -159,7 +161,9 @@ func (j *Journal) writeSnapshot(ctx context.Context, h *History) (bytes int64, e
 	if err != nil {
 		return 0, err
 	}
-	if err := verifySnapshot(part, j.identity, h); err != nil {
+	want := h.census()
+	written()
+	if err := j.verifySnapshot(part, want); err != nil {
 		return 0, err
 	}
 	if err := j.cfg.disk.rename(part, path); err != nil {
@@ -198,20 +202,32 @@ func (h *History) encode(ctx context.Context, out io.Writer, identity uint64) (b
 }
 
 // verifySnapshot reads a snapshot back as the next start will.
-func verifySnapshot(path string, identity uint64, want *History) error {
-	got := newHistory(catalog.Config{}, want.log)
+func (j *Journal) verifySnapshot(path string, want census) error {
+	got := newHistory(catalog.Config{}, j.cfg.Log)
 	defer got.Catalog.Close()
-	if err := got.loadSnapshot(path, identity); err != nil {
+	if err := got.loadSnapshot(path, j.identity); err != nil {
 		return err
 	}
 	return want.same(got, path)
 }
 
+// census is what a history is compared by with what was read back of it.
+type census struct {
+	keys, allocated, capacity uint64
+	names                     int
+	notes                     *Notes
+}
+
+func (h *History) census() census {
+	s := h.Catalog.Stats()
+	return census{s.Keys, s.AllocatedBytes, s.CapacityBytes, len(h.Names), h.Notes}
+}
+
 // same tells what is missing from a snapshot that was read back.
-func (h *History) same(got *History, place string) error {
-	a, b := h.Catalog.Stats(), got.Catalog.Stats()
-	if a.Keys != b.Keys || a.AllocatedBytes != b.AllocatedBytes || a.CapacityBytes != b.CapacityBytes || len(h.Names) != len(got.Names) {
-		return fmt.Errorf("%s holds %d objects of %d", place, b.Keys, a.Keys)
+func (c census) same(got *History, place string) error {
+	b := got.census()
+	if c.keys != b.keys || c.allocated != b.allocated || c.capacity != b.capacity || c.names != b.names || !c.notes.equal(b.notes) {
+		return fmt.Errorf("%s holds %d objects of %d", place, b.keys, c.keys)
 	}
 	return nil
 }

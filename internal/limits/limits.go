@@ -1028,3 +1028,19 @@ const (
 	// DrainBodyBytes bounds the request for a drain job: names of segments.
 	DrainBodyBytes = 1 << 20
 )
+
+// What a master keeps of the releases of its clients, and how masters pass connections on.
+const (
+	// LogNotes bounds the notes in a history, one for each address of clients: more hosts than one master serves. With
+	// LogNoteBytes, far more than a note about an address has, they stay below 2 MiB in every snapshot.
+	LogNotes     = 4096
+	LogNoteBytes = 512
+	// LogReadBytes is how much of a file of the journal is read at once: it stays in the cache of a core.
+	LogReadBytes = 256 << 10
+	// FamilyNoteMs is how old a note about an address may become while its clients live, FamilyMemoryMs for how long what was
+	// not seen there any more still counts after a start: a host that gets another release is taken for the old one until then.
+	FamilyNoteMs   = 3600_000
+	FamilyMemoryMs = 24 * 3600_000
+	// FamilyLookMs is how often the living are looked through for notes to renew.
+	FamilyLookMs = 60_000
+)

@@ -48,7 +48,7 @@ func newCaller(tb testing.TB, addr string, inFlight int) *caller {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { nc.Close() })
-	c := &caller{nc: nc, in: make([]byte, inFlight*replyHeaderBytes)}
+	c := &caller{nc: nc, in: make([]byte, inFlight*ReplyHeaderBytes)}
 	for i := range inFlight {
 		c.out = append(c.out, request(uint32(i), 1, make([]byte, 100))...)
 	}

@@ -13,7 +13,9 @@ const (
 	frameVersion       = 0
 	frameSerialization = 0 // struct_pack
 	requestHeaderBytes = 20
-	replyHeaderBytes   = 16
+	// ReplyHeaderBytes is how long the header of a reply is. Its third byte is the error code, its last eight are the lengths
+	// of body and attachment.
+	ReplyHeaderBytes = 16
 )
 
 // Why a connection was ended by this side. Conn.Cause and the errors of a Client wrap them.
@@ -70,15 +72,15 @@ func parseRequest(h []byte) (f frame, bodyBytes, attachmentBytes int64) {
 	return f, int64(binary.LittleEndian.Uint32(h[12:])), int64(binary.LittleEndian.Uint32(h[16:]))
 }
 
-// parseReply reads a reply header of at least replyHeaderBytes.
+// parseReply reads a reply header of at least ReplyHeaderBytes.
 func parseReply(h []byte) (f frame, bodyBytes, attachmentBytes int64) {
 	f.code = h[2]
 	f.seq = binary.LittleEndian.Uint32(h[4:])
 	return f, int64(binary.LittleEndian.Uint32(h[8:])), int64(binary.LittleEndian.Uint32(h[12:]))
 }
 
-// appendRequestHeader starts a request whose body follows.
-func appendRequestHeader(dst []byte, seq, functionID uint32, bodyBytes int) []byte {
+// AppendRequestHeader starts a request whose body follows, for who writes to a socket of his own.
+func AppendRequestHeader(dst []byte, seq, functionID uint32, bodyBytes int) []byte {
 	dst = append(dst, frameMagic, frameVersion, frameSerialization, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, seq)
 	dst = binary.LittleEndian.AppendUint32(dst, functionID)

@@ -39,7 +39,7 @@ func (b *inbox) headerBytes() int {
 	if b.request {
 		return requestHeaderBytes
 	}
-	return replyHeaderBytes
+	return ReplyHeaderBytes
 }
 
 // header parses the header at the front, if it is there whole.

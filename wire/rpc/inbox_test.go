@@ -17,7 +17,7 @@ import (
 
 // split takes a whole stream apart, without any care for pieces or memory: what inbox must come to as well.
 func split(stream []byte, request bool, limit int64) (frames []frame, rest bool, err error) {
-	header := replyHeaderBytes
+	header := ReplyHeaderBytes
 	if request {
 		header = requestHeaderBytes
 	}
@@ -137,7 +137,7 @@ func TestInboxProperty(t *testing.T) {
 			attachment := rapid.SampledFrom([]int{0, 0, 0, 1, 30, 70_000}).Draw(t, "attachment")
 			at := len(stream)
 			if isRequest {
-				stream = appendRequestHeader(stream, uint32(i), 5, len(body))
+				stream = AppendRequestHeader(stream, uint32(i), 5, len(body))
 				binary.LittleEndian.PutUint32(stream[at+16:], uint32(attachment))
 			} else {
 				stream = appendReplyHeader(stream, uint32(i), byte(i), len(body))
@@ -164,7 +164,7 @@ func TestInboxProperty(t *testing.T) {
 func TestInboxGrowsWithWhatCame(t *testing.T) {
 	const body = 40 << 20
 	in := inbox{request: true, limit: limits.RPCFrameBytes}
-	stream := appendRequestHeader(nil, 1, 2, body)
+	stream := AppendRequestHeader(nil, 1, 2, body)
 	in.filled(copy(in.space(), stream))
 	if _, ok, err := in.next(); ok || err != nil {
 		t.Fatal(ok, err)

@@ -57,7 +57,7 @@ func (o *output) post(f frame) error {
 		return ErrSlowReader
 	}
 	if o.requests {
-		o.pending = appendRequestHeader(o.pending, f.seq, f.functionID, len(f.body))
+		o.pending = AppendRequestHeader(o.pending, f.seq, f.functionID, len(f.body))
 	} else {
 		o.pending = appendReplyHeader(o.pending, f.seq, f.code, len(f.body))
 	}

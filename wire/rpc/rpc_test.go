@@ -167,7 +167,7 @@ func (r *rig) cause(t testing.TB) error {
 }
 
 func request(seq, functionID uint32, body []byte) []byte {
-	return append(appendRequestHeader(nil, seq, functionID, len(body)), body...)
+	return append(AppendRequestHeader(nil, seq, functionID, len(body)), body...)
 }
 
 func write(t testing.TB, nc net.Conn, p []byte) {
@@ -179,7 +179,7 @@ func write(t testing.TB, nc net.Conn, p []byte) {
 
 func readReply(t testing.TB, nc net.Conn) frame {
 	t.Helper()
-	h := make([]byte, replyHeaderBytes)
+	h := make([]byte, ReplyHeaderBytes)
 	if _, err := io.ReadFull(nc, h); err != nil {
 		t.Fatalf("reply header: %v", err)
 	}

@@ -68,8 +68,8 @@ type ServerConfig struct {
 	// limits.RPCShutdownMs.
 	ShutdownGrace time.Duration
 	// HandOver, if set, gets the connections that wait for a request when the context of Serve ends, and what was read of
-	// that request, instead of their being closed. It must not block.
-	HandOver func(c *net.TCPConn, rest []byte)
+	// that request, instead of their being closed. tag is the connection's. It must not block.
+	HandOver func(tag any, c *net.TCPConn, rest []byte)
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -270,7 +270,7 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 func (s *Server) serveConn(p *port, c *Conn) {
 	c.run()
 	if c.handedOver {
-		s.cfg.HandOver(c.raw.TCP(), bytes.Clone(c.in.buf[c.in.start:c.in.end]))
+		s.cfg.HandOver(c.Tag, c.raw.TCP(), bytes.Clone(c.in.buf[c.in.start:c.in.end]))
 	}
 	c.in.release()
 	s.counters.connsOpen.Add(-1)

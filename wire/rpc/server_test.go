@@ -265,7 +265,7 @@ func TestGoldenErrors(t *testing.T) {
 		switch {
 		case g.Code == CodeUnknownFunction:
 			text = TextUnknownFunction
-		case len(want) > replyHeaderBytes+9+len(TextInvalidArgs): // 0.3.14 says it differently
+		case len(want) > ReplyHeaderBytes+9+len(TextInvalidArgs): // 0.3.14 says it differently
 			text = "invalid rpc function arguments"
 		}
 		body := AppendErrorText(nil, text)
@@ -273,8 +273,8 @@ func TestGoldenErrors(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s %s:\n got %x\nwant %x", g.Version, g.Case, got, want)
 		}
-		if ErrorText(want[replyHeaderBytes:]) != text {
-			t.Errorf("%s %s: text read as %q", g.Version, g.Case, ErrorText(want[replyHeaderBytes:]))
+		if ErrorText(want[ReplyHeaderBytes:]) != text {
+			t.Errorf("%s %s: text read as %q", g.Version, g.Case, ErrorText(want[ReplyHeaderBytes:]))
 		}
 	}
 	if lines != 24 {
