@@ -80,6 +80,8 @@ type Calls struct {
 	lookups, hits, hitBytes atomic.Uint64
 	diskHits, diskHitBytes  atomic.Uint64
 
+	strange strangers
+
 	sizeCounts [len(sizeBuckets) + 1]atomic.Uint64
 	sizeSum    atomic.Uint64
 }

@@ -49,7 +49,7 @@ type collector struct {
 
 	segmentAllocated, segmentCapacity, valueSize   *prometheus.Desc
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
-	putRefusals                                    *prometheus.Desc
+	putRefusals, strange                           *prometheus.Desc
 	parts                                          *bundleCollector
 	journal                                        *journalCollector
 	tenants                                        *tenantCollector
@@ -73,6 +73,7 @@ func newCollector(source Source, calls *Calls, build Build) *collector {
 	c.otherRequests = prometheus.NewDesc(otherRequests, otherRequestsHelp, []string{"call"}, nil)
 	c.otherFailures = prometheus.NewDesc(otherFailures, otherFailuresHelp, []string{"call"}, nil)
 	c.putRefusals = prometheus.NewDesc(refusals, refusalsHelp, []string{"reason"}, nil)
+	c.strange = newStrangeDesc()
 	c.buildInformation = prometheus.NewDesc(buildInfo, buildInfoHelp, []string{"display_version", "version"}, nil)
 	return c
 }
@@ -86,7 +87,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{
-		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.putRefusals, c.buildInformation,
+		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.putRefusals, c.strange,
+		c.buildInformation,
 	} {
 		out <- d
 	}
@@ -124,6 +126,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- constant(c.otherRequests, counter, o.Requests, o.name)
 		out <- constant(c.otherFailures, counter, o.Failures, o.name)
 	}
+	c.collectStrange(out)
 	for _, r := range s.Refusals {
 		out <- constant(c.putRefusals, counter, r.Puts, r.Reason)
 	}

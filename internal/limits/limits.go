@@ -1024,3 +1024,13 @@ const (
 	// DrainBodyBytes bounds the request for a drain job: names of segments.
 	DrainBodyBytes = 1 << 20
 )
+
+// What requests in unknown layouts may take.
+const (
+	// MetricsStrangeArguments bounds the layouts of arguments that are counted one by one: a release that nobody knows yet has
+	// a few dozen, and peers must not be able to make series without end.
+	MetricsStrangeArguments = 256
+	// StrangeArgumentsTold bounds the peers and layouts of which it is remembered that the log has a line of them: some hundred
+	// hosts with a few calls each. Beyond it they are only counted.
+	StrangeArgumentsTold = 4096
+)
