@@ -69,6 +69,8 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		drainPath:                 {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.createDrain}},
 		drainPath + "/query":      {serve: a.serveDrain, servicePlane: true},
 		drainPath + "/cancel":     {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.cancelDrain}},
+		softPinPath:               {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.softPin}},
+		softUnpinPath:             {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.softUnpin}},
 		bundlesPath:               {serve: a.serveBundles, servicePlane: true},
 		bundlesPath + "/gc":       {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.collectBundles}},
 		"/api/v1/remove_all":      {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.removeAll}},

@@ -1034,3 +1034,11 @@ const (
 	// hosts with a few calls each. Beyond it they are only counted.
 	StrangeArgumentsTold = 4096
 )
+
+// What requests for soft pins may have.
+const (
+	// AdminPinKeys bounds the keys of one request, as in 0.3.14.
+	AdminPinKeys = 4096
+	// AdminPinBodyBytes bounds its body: so many keys of 2 KiB.
+	AdminPinBodyBytes = 8 << 20
+)
