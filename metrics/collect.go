@@ -3,6 +3,7 @@ package metrics
 import (
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -57,7 +58,7 @@ type collector struct {
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
 	c := &collector{
-		source: source, calls: calls, build: build, rows: append(callRows(), totals...),
+		source: source, calls: calls, build: build, rows: slices.Concat(callRows(), totals, promotionRows),
 		parts: newBundleCollector(), journal: newJournalCollector(), tenants: newTenantCollector(),
 	}
 	for _, r := range c.rows {
