@@ -134,6 +134,9 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	}
 	turn := &Server{cfg: s.cfg, log: s.log, events: s.events}
 	turn.use(service)
+	if s.events != nil {
+		defer s.events.End()
+	}
 	c.exchange(service, turn.metadata)
 	defer c.exchange(nil, nil)
 	// Who leaves must not wait for etcd for ever.
