@@ -20,6 +20,7 @@ func withEvents(c *Config) {
 // listener is a subscriber to all events.
 type listener struct {
 	t  testing.TB
+	c  net.Conn
 	in *bufio.Reader
 }
 
@@ -38,7 +39,7 @@ func (b *bed) listener() *listener {
 	if _, err := c.Write(append(append(greeting, 4, byte(len(ready))), ready+"\x00\x01\x01"...)); err != nil {
 		b.t.Fatal(err)
 	}
-	l := &listener{b.t, bufio.NewReader(c)}
+	l := &listener{b.t, c, bufio.NewReader(c)}
 	if _, err := io.CopyN(io.Discard, l.in, 64); err != nil {
 		b.t.Fatal(err)
 	}
@@ -48,6 +49,9 @@ func (b *bed) listener() *listener {
 
 func (l *listener) frame() []byte {
 	l.t.Helper()
+	if err := l.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		l.t.Fatal(err)
+	}
 	flags, err := l.in.ReadByte()
 	size := make([]byte, 1+flags&2/2*7)
 	if err == nil {
