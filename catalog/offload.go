@@ -62,14 +62,14 @@ type DiskStats struct {
 	Capacity  uint64 // of these disks, as they say
 	Waiting   uint64 // objects to be copied
 	Promoting uint64 // objects to be brought back
-	Promotion PromotionStats
+	Promoted  uint64 // brought back, ever
 }
 
 func (c *Catalog) diskStats(st *Stats) {
 	t := &c.s.disks
 	st.Disks = DiskStats{
 		Objects: uint64(len(t.byKey)), Alone: t.alone, Bytes: t.bytes, Clients: uint64(len(c.offload.boxes)),
-		Waiting: uint64(len(c.offload.tasks)), Promoting: uint64(len(c.promote.tasks)), Promotion: c.promote.figures(),
+		Waiting: uint64(len(c.offload.tasks)), Promoting: uint64(len(c.promote.tasks)), Promoted: c.promote.done,
 	}
 	st.Keys += t.alone
 	for _, box := range c.offload.boxes {
@@ -126,7 +126,6 @@ func (c *Catalog) closeBox(id UUID) {
 	for key, t := range c.promote.tasks {
 		if t.owner == id {
 			delete(c.promote.tasks, key)
-			c.promote.stats.Cancelled++
 		}
 	}
 	if len(c.offload.boxes) == 0 {
@@ -396,7 +395,6 @@ func (c *Catalog) reapTasks(now Time) {
 	for key, t := range c.promote.tasks {
 		if c.releaseAt(t.since) <= now {
 			delete(c.promote.tasks, key)
-			c.promote.stats.Expired++
 		}
 	}
 }

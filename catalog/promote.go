@@ -11,35 +11,11 @@ import (
 // promotions is what a leader knows of objects that are to come back from disk into memory. None of it is logged.
 type promotions struct {
 	tasks map[string]*promotion
-	stats PromotionStats // but for what is counted with mu
+	done  uint64
 
-	mu          sync.Mutex // a leaf: readers note what they read
-	hits        map[string]uint8
-	ready       []string // read often enough
-	seldom, cut uint64   // RejectedFrequency, and a part of RejectedCap
-}
-
-// PromotionStats counts objects that came back from disk into memory, or did not.
-type PromotionStats struct {
-	Admitted          uint64 // a client was told to
-	Completed         uint64
-	CompletedBytes    uint64
-	Failed            uint64 // the client said so
-	Cancelled         uint64 // the object was removed or written meanwhile, or its client went
-	Expired           uint64 // the client said nothing in time
-	RejectedFrequency uint64 // reads that were not enough
-	RejectedWatermark uint64 // there was no room below the watermark
-	RejectedCap       uint64 // too many were on their way
-}
-
-// figures are the counts so far. The caller holds Catalog.mu.
-func (p *promotions) figures() PromotionStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st := p.stats
-	st.RejectedFrequency += p.seldom
-	st.RejectedCap += p.cut
-	return st
+	mu    sync.Mutex // a leaf: readers note what they read
+	hits  map[string]uint8
+	ready []string // read often enough
 }
 
 // A promotion is one object that a client is to write into memory.
@@ -70,15 +46,10 @@ func (c *Catalog) wantBack(key string, threshold uint8) {
 	n := p.hits[key] + 1
 	if n < threshold {
 		p.hits[strings.Clone(key)] = n
-		p.seldom++
 		return
 	}
 	delete(p.hits, key)
-	switch {
-	case slices.Contains(p.ready, key):
-	case len(p.ready) >= c.cfg.PromoteQueueMax:
-		p.cut++
-	default:
+	if len(p.ready) < c.cfg.PromoteQueueMax && !slices.Contains(p.ready, key) {
 		p.ready = append(p.ready, strings.Clone(key))
 	}
 }
@@ -126,17 +97,12 @@ func (c *Catalog) bringBack(now Time) {
 		return
 	}
 	usable, allocated := c.filled()
-	for i, key := range ready {
+	for _, key := range ready {
 		d := c.keeperOf(key)
-		if d == nil || c.s.lookup(key) != 0 || p.tasks[key] != nil {
-			continue
-		}
-		if len(p.tasks) >= c.cfg.PromoteQueueMax {
-			p.stats.RejectedCap++
+		if d == nil || c.s.lookup(key) != 0 || p.tasks[key] != nil || len(p.tasks) >= c.cfg.PromoteQueueMax {
 			continue
 		}
 		if allocated += float64(d.size); c.cfg.HighWatermark > 0 && allocated > c.cfg.HighWatermark*usable {
-			p.stats.RejectedWatermark += uint64(len(ready) - i)
 			return // what is read again asks again
 		}
 		if p.tasks == nil {
@@ -145,7 +111,6 @@ func (c *Catalog) bringBack(now Time) {
 		p.tasks[key] = &promotion{owner: d.owner.id, size: d.size, since: now}
 		box := c.offload.boxes[d.owner.id]
 		box.promote = append(box.promote, key)
-		p.stats.Admitted++
 	}
 }
 
@@ -192,19 +157,15 @@ func (c *Catalog) StartPromotion(now Time, id UUID, key string, size uint64, pre
 	return replicas[0], nil
 }
 
-// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone: then nothing more is expected of the client.
+// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone.
 func (c *Catalog) EndPromotion(now Time, id UUID, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, n := c.promote.tasks[key], c.s.lookup(key)
-	if t == nil || t.owner != id || t.replica == 0 {
+	if t == nil || t.owner != id || t.replica == 0 || n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
 		return ErrNotReady
 	}
 	delete(c.promote.tasks, key)
-	if n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
-		c.promote.stats.Cancelled++
-		return ErrNotReady
-	}
 	c.begin()
 	replicas := c.replicasOf(n, ReplicaProcessing)
 	ch := c.note(ChangeEnd, now)
@@ -213,8 +174,7 @@ func (c *Catalog) EndPromotion(now Time, id UUID, key string) error {
 		ch.Checksum, ch.HasChecksum = obj.checksum, obj.hasChecksum
 	}
 	c.commit()
-	c.promote.stats.Completed++
-	c.promote.stats.CompletedBytes += t.size
+	c.promote.done++
 	return nil
 }
 
@@ -227,7 +187,6 @@ func (c *Catalog) FailPromotion(now Time, id UUID, key string) {
 		return
 	}
 	delete(c.promote.tasks, key)
-	c.promote.stats.Failed++
 	if n := c.s.lookup(key); n != 0 && t.replica != 0 && c.s.record(n).isOpen() && c.s.liesAt(n, t.replica) {
 		c.begin()
 		c.noteDrop(now, n, CauseRevoke, 0, 0)

@@ -236,7 +236,7 @@ func TestSummaryText(t *testing.T) {
 	_, want, _ := strings.Cut(string(text), "\r\n\r\n")
 	want = strings.TrimSpace(want)
 	for _, part := range []string{
-		" | NVMe-oF SSD: 0 B / 0 B", " | Mem Eviction: Success/Attempts=15/15, keys=59, size=118.00 MB",
+		" | NVMe-oF SSD: 0 B / 0 B | SSD Storage: 0 B / 0 B", " | Mem Eviction: Success/Attempts=15/15, keys=59, size=118.00 MB",
 		" | NoF Eviction: Success/Attempts=0/0, keys=0, size=0 B",
 	} {
 		if !strings.Contains(want, part) {
@@ -244,7 +244,7 @@ func TestSummaryText(t *testing.T) {
 		}
 		want = strings.Replace(want, part, "", 1)
 	}
-	want, _, _ = strings.Cut(want, " | Snapshots:")
+	want, _, _ = strings.Cut(want, " | Promotion:")
 	want += "}"
 
 	f := &fakeMaster{standing: Alone, stats: metrics.Stats{
@@ -259,23 +259,6 @@ func TestSummaryText(t *testing.T) {
 	}
 	if got := s.text(start.Add(100 * time.Second)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-// TestSummaryOfDisks tells what lies on disk and what came back from it.
-func TestSummaryOfDisks(t *testing.T) {
-	f := &fakeMaster{standing: Alone, stats: metrics.Stats{DiskBytes: 3 << 20, DiskCapacityBytes: 5 << 20, Promoting: 1, Promotions: metrics.Promotions{
-		Admitted: 2, Completed: 3, Failed: 4, Cancelled: 5, Expired: 6, CompletedBytes: 7 << 20,
-		RejectedFrequency: 8, RejectedWatermark: 9, RejectedCap: 10,
-	}}}
-	text := newSummary(f, metrics.NewCalls(), time.Unix(1000, 0)).text(time.Unix(1010, 0))
-	for _, part := range []string{
-		" | SSD Storage: 3.00 MB / 5.00 MB | Keys",
-		" | Promotion: in_flight=1, admitted=2, completed=3, failed=4, cancelled=5, expired=6, bytes=7.00 MB, rejected(freq/wm/cap)=8/9/10}",
-	} {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in %s", part, text)
-		}
 	}
 }
 
@@ -297,7 +280,7 @@ func TestSummaryRates(t *testing.T) {
 		calls.Count("ExistKey", i < 5)
 		calls.CountBatch("BatchPutEnd", 4, i%5)
 	}
-	see(10*time.Second, "Exist=1.50/2.00", "PutEnd:(Req=0.40/1.20/2.00, Item=4.00/8.00)", "role=standby, state=candidate, service_ready=false, master={Mem Storage: 0 B / 0 B | SSD Storage: 0 B / 0 B | Keys",
+	see(10*time.Second, "Exist=1.50/2.00", "PutEnd:(Req=0.40/1.20/2.00, Item=4.00/8.00)", "role=standby, state=candidate, service_ready=false, master={Mem Storage: 0 B / 0 B | Keys",
 		"}, leader=h:1, view_version=7")
 	see(10*time.Second, "Exist=0.75/1.00") // still since the start: the window is the last two tens of seconds
 	see(10*time.Second, "Exist=0.00/0.00")

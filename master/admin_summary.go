@@ -102,7 +102,8 @@ func (s *summary) window(now time.Time) (grown map[string]metrics.CallCounts, se
 	return grown, max(now.Sub(base.at).Seconds(), 0.001)
 }
 
-// text renders the summary. Parts about what this master does not do (NVMe over fabrics, op-log) are left out.
+// text renders the summary. Parts about what this master does not do (files, NVMe over fabrics, promotion, op-log) are
+// left out.
 func (s *summary) text(now time.Time) string {
 	grown, seconds := s.window(now)
 	st, standing := s.source.Stats(), s.source.Standing()
@@ -121,7 +122,6 @@ func (s *summary) text(now time.Time) string {
 	if st.CapacityBytes > 0 {
 		fmt.Fprintf(&b, " (%.1f%%)", float64(st.AllocatedBytes)/float64(st.CapacityBytes)*100)
 	}
-	fmt.Fprintf(&b, " | SSD Storage: %s / %s", units.FormatSize(st.DiskBytes), units.FormatSize(st.DiskCapacityBytes))
 	fmt.Fprintf(&b, " | Keys: %d (soft-pinned: %d) | Clients: %d", st.Keys, st.SoftPinnedKeys, st.ActiveClients)
 
 	sep := " | Requests (Success/Total per sec): "
@@ -144,18 +144,9 @@ func (s *summary) text(now time.Time) string {
 	fmt.Fprintf(&b, " | Eviction: Success/Attempts=%d/%d, AllocFail=%d, PartialAlloc=%d, keys=%d, size=%s",
 		st.EvictionSuccesses, st.EvictionAttempts, st.PutStartAllocFailures, st.PutStartPartialAllocs,
 		st.EvictedKeys, units.FormatSize(st.EvictedBytes))
-	fmt.Fprintf(&b, " | Discard: Released/Total=%d/%d, StagingSize=%s", st.ReleasedPuts, st.DiscardedPuts, units.FormatSize(st.QuarantinedBytes))
-	writePromotions(&b, st.Promoting, &st.Promotions)
-	b.WriteString("}")
+	fmt.Fprintf(&b, " | Discard: Released/Total=%d/%d, StagingSize=%s}", st.ReleasedPuts, st.DiscardedPuts, units.FormatSize(st.QuarantinedBytes))
 	if standing.LeaderAddress != "" {
 		fmt.Fprintf(&b, ", leader=%s, view_version=%d", standing.LeaderAddress, standing.ViewVersion)
 	}
 	return b.String()
-}
-
-// writePromotions tells of objects that come back from disk into memory.
-func writePromotions(b *strings.Builder, promoting uint64, p *metrics.Promotions) {
-	fmt.Fprintf(b, " | Promotion: in_flight=%d, admitted=%d, completed=%d, failed=%d, cancelled=%d, expired=%d, bytes=%s, rejected(freq/wm/cap)=%d/%d/%d",
-		promoting, p.Admitted, p.Completed, p.Failed, p.Cancelled, p.Expired, units.FormatSize(p.CompletedBytes),
-		p.RejectedFrequency, p.RejectedWatermark, p.RejectedCap)
 }

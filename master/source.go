@@ -22,8 +22,7 @@ func (s *Service) Stats() metrics.Stats {
 		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
 
 		DiskKeys: c.Disks.Objects, DiskOnlyKeys: c.Disks.Alone, DiskBytes: c.Disks.Bytes, DiskCapacityBytes: s.diskCapacity(&c.Disks),
-		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting,
-		Promotions: metrics.Promotions(c.Disks.Promotion),
+		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting, Promoted: c.Disks.Promoted,
 	}
 }
 

@@ -3,7 +3,6 @@ package metrics
 import (
 	"io"
 	"runtime"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -58,7 +57,7 @@ type collector struct {
 
 func newCollector(source Source, calls *Calls, build Build) *collector {
 	c := &collector{
-		source: source, calls: calls, build: build, rows: slices.Concat(callRows(), totals, promotionRows),
+		source: source, calls: calls, build: build, rows: append(callRows(), totals...),
 		parts: newBundleCollector(), journal: newJournalCollector(), tenants: newTenantCollector(),
 	}
 	for _, r := range c.rows {

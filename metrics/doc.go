@@ -6,7 +6,7 @@
 //
 // The names are those that the published masters print and that dashboards and scripts read, odd ones included
 // (mem_cache_nums_, counters without _total). Totals carry no labels and no timestamps; whole numbers are printed as
-// such. Series that this master has nothing to say about (op-log, NVMe-oF heartbeats) are not printed, except
+// such. Series that this master has nothing to say about (promotion, op-log, NVMe-oF heartbeats) are not printed, except
 // a few that dashboards divide by and whose only truthful value is 0.
 //
 // Invariants:

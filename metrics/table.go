@@ -23,8 +23,7 @@ type Stats struct {
 	DiskKeys, DiskOnlyKeys       uint64 // objects with copies on disk; of them, those with none in memory
 	DiskBytes, DiskCapacityBytes uint64
 	DiskClients, DiskWaiting     uint64
-	Promoting                    uint64
-	Promotions                   Promotions
+	Promoting, Promoted          uint64
 
 	CapacityBytes    uint64
 	AllocatedBytes   uint64
@@ -144,6 +143,7 @@ var totals = []row{
 	{"mooncake_go_disk_clients", gauge, "Clients that keep copies on disks of their own.", func(s *snapshot) uint64 { return s.DiskClients }},
 	{"mooncake_go_disk_waiting", gauge, "Objects that clients are to copy to their disks.", func(s *snapshot) uint64 { return s.DiskWaiting }},
 	{"master_promotion_in_flight", gauge, "Objects that clients are to bring back from disk.", func(s *snapshot) uint64 { return s.Promoting }},
+	{"master_promotion_completed_total", counter, "Objects that clients brought back from disk.", func(s *snapshot) uint64 { return s.Promoted }},
 
 	// Nothing lies on NVMe over fabrics. Dashboards divide by sums of memory and such.
 	{"master_nof_allocated_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
