@@ -1024,3 +1024,9 @@ const (
 	// DrainBodyBytes bounds the request for a drain job: names of segments.
 	DrainBodyBytes = 1 << 20
 )
+
+// What HTTP pages, logs and metrics need beyond that.
+const (
+	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
+	MetricsRefusalCodes = 100
+)
