@@ -192,7 +192,7 @@ func (p *play) prefetch(a args) string { return outcome(p.catalog().Prefetch(key
 func (p *play) disks(args) string {
 	st := p.catalog().Stats()
 	d := st.Disks
-	return fmt.Sprintf("%d keys, %d on disk, %d only there, %d bytes; %d waiting, %d to come back, %d came", st.Keys, d.Objects, d.Alone, d.Bytes, d.Waiting, d.Promoting, d.Promoted)
+	return fmt.Sprintf("%d keys, %d on disk, %d only there, %d bytes; %d waiting, %d to come back, %d came", st.Keys, d.Objects, d.Alone, d.Bytes, d.Waiting, d.Promoting, d.Promotions.Completed)
 }
 
 // TestAnyHistoryOfDisks does anything to a few keys: what is logged builds the same state, and a reader is never given a copy

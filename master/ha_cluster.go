@@ -36,6 +36,7 @@ type cluster struct {
 	service  *Service
 	metadata *MetadataServer
 	terms    uint64 // led by this process
+	changes  uint64 // how often it began or ceased to lead
 }
 
 // joinCluster prepares to be one of several masters. The ports are open by now: the key is never made before.
@@ -189,6 +190,7 @@ func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.service, c.metadata = service, metadata
+	c.changes++
 	if service != nil {
 		c.terms++
 	}
@@ -263,13 +265,14 @@ func (c *cluster) Standing() Standing {
 func (c *cluster) Stats() metrics.Stats {
 	now := c.Standing()
 	ha := &metrics.HA{
+		Shared: true, Following: now.Role != Alone.Role,
 		Leader: now.Ready, Ready: (now.Ready || now.Promotable) && !now.NoSpace, NoSpace: now.NoSpace, Term: now.ViewVersion, Applied: now.Applied, Newest: now.Newest,
 	}
 	own := c.member.Standing()
 	ha.EtcdBytes, ha.EtcdQuota = uint64(own.EtcdBytes), uint64(own.EtcdQuota)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	ha.Terms = c.terms
+	ha.Terms, ha.Changes = c.terms, c.changes
 	out := metrics.Stats{HA: ha}
 	if c.service != nil {
 		log := c.service.history.term.Stats()

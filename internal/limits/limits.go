@@ -1042,3 +1042,9 @@ const (
 	// AdminPinBodyBytes bounds its body: so many keys of 2 KiB.
 	AdminPinBodyBytes = 8 << 20
 )
+
+// What HTTP pages, logs and metrics need beyond that.
+const (
+	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
+	MetricsRefusalCodes = 100
+)
