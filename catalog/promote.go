@@ -26,7 +26,7 @@ type PromotionStats struct {
 	Completed         uint64
 	CompletedBytes    uint64
 	Failed            uint64 // given up by the client
-	Cancelled         uint64 // whose client went away
+	Cancelled         uint64 // whose client went away, or that were removed or written meanwhile
 	Expired           uint64 // that took too long
 	RejectedFrequency uint64 // reads that were not enough yet
 	RejectedWatermark uint64 // objects for which the pool was too full
@@ -192,15 +192,19 @@ func (c *Catalog) StartPromotion(now Time, id UUID, key string, size uint64, pre
 	return replicas[0], nil
 }
 
-// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone.
+// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone: then nothing more is expected of the client.
 func (c *Catalog) EndPromotion(now Time, id UUID, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, n := c.promote.tasks[key], c.s.lookup(key)
-	if t == nil || t.owner != id || t.replica == 0 || n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
+	if t == nil || t.owner != id || t.replica == 0 {
 		return ErrNotReady
 	}
 	delete(c.promote.tasks, key)
+	if n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
+		c.promote.count.Cancelled++
+		return ErrNotReady
+	}
 	c.begin()
 	replicas := c.replicasOf(n, ReplicaProcessing)
 	ch := c.note(ChangeEnd, now)

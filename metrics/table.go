@@ -163,7 +163,7 @@ var totals = []row{
 	{"master_promotion_completed_total", counter, "Objects that clients brought back from disk.", func(s *snapshot) uint64 { return s.Promotions.Completed }},
 	{"master_promotion_completed_bytes_total", counter, "Bytes of these objects.", func(s *snapshot) uint64 { return s.Promotions.CompletedBytes }},
 	{"master_promotion_failed_total", counter, "Objects that the client could not bring back.", func(s *snapshot) uint64 { return s.Promotions.Failed }},
-	{"master_promotion_cancelled_total", counter, "Objects whose client went away before it brought them back.", func(s *snapshot) uint64 { return s.Promotions.Cancelled }},
+	{"master_promotion_cancelled_total", counter, "Objects whose client went away before it brought them back, or that were removed or written meanwhile.", func(s *snapshot) uint64 { return s.Promotions.Cancelled }},
 	{"master_promotion_expired_total", counter, "Objects that their client did not bring back in time.", func(s *snapshot) uint64 { return s.Promotions.Expired }},
 	{"master_promotion_rejected_frequency_total", counter, "Reads of objects on disk that were too few yet to bring them back.", func(s *snapshot) uint64 { return s.Promotions.RejectedFrequency }},
 	{"master_promotion_rejected_watermark_total", counter, "Objects not brought back because the pool was too full.", func(s *snapshot) uint64 { return s.Promotions.RejectedWatermark }},
