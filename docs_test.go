@@ -2,6 +2,7 @@ package mooncake
 
 import (
 	"encoding/json"
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,13 +12,13 @@ import (
 )
 
 // TestCallsAreListed compares the table of docs/calls.md with the code: it has every call once; one that the master has no
-// handler for is missing, one with a handler for what is not built in is as without; and the test that shows it exists.
+// handler for is missing, one with a handler for what is not built in is as without; and the test that is to show it makes the call.
 func TestCallsAreListed(t *testing.T) {
 	page, err := os.ReadFile("docs/calls.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	handled, tests := handledCalls(t), knownTests(t)
+	handled, tests := handledCalls(t), callsOfTests(t, "master")
 	states, shown := map[string]string{}, map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [0-9, ]+ \\| ([a-z ]+) \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
 		if states[row[1]] != "" {
@@ -35,8 +36,10 @@ func TestCallsAreListed(t *testing.T) {
 		if states[call] != want {
 			t.Errorf("docs/calls.md says %q of %s, and the code %q", states[call], call, want)
 		}
-		if !tests[shown[call]] {
+		if mentions, ok := tests[shown[call]]; !ok {
 			t.Errorf("docs/calls.md: there is no test %q, which is to show %s", shown[call], call)
+		} else if !mentions[call] {
+			t.Errorf("docs/calls.md: %q is to show %s and does not call it", shown[call], call)
 		}
 		delete(states, call)
 	}
@@ -45,21 +48,56 @@ func TestCallsAreListed(t *testing.T) {
 	}
 }
 
-// knownTests lists the names of all tests.
-func knownTests(t *testing.T) map[string]bool {
+// callsOfTests lists what each test of a folder mentions of package wire, with what it calls mentions.
+func callsOfTests(t *testing.T, dir string) map[string]map[string]bool {
 	t.Helper()
-	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	out := map[string]bool{}
-	for _, f := range files(t) {
-		if !strings.HasSuffix(f, "_test.go") {
+	type function struct{ wire, names []string }
+	functions := map[string][]function{}
+	for _, f := range sources(t) {
+		if f.dir != dir || !f.test {
 			continue
 		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
+		for _, d := range f.ast.Decls {
+			decl, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			var fn function
+			ast.Inspect(decl, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "wire" {
+						fn.wire = append(fn.wire, n.Sel.Name)
+					}
+				case *ast.Ident:
+					fn.names = append(fn.names, n.Name)
+				}
+				return true
+			})
+			functions[decl.Name.Name] = append(functions[decl.Name.Name], fn)
 		}
-		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
-			out[m[1]] = true
+	}
+	out := map[string]map[string]bool{}
+	for name := range functions {
+		if !strings.HasPrefix(name, "Test") {
+			continue
+		}
+		out[name] = map[string]bool{}
+		seen, todo := map[string]bool{name: true}, []string{name}
+		for len(todo) > 0 {
+			of := functions[todo[0]]
+			todo = todo[1:]
+			for _, fn := range of {
+				for _, call := range fn.wire {
+					out[name][call] = true
+				}
+				for _, next := range fn.names {
+					if !seen[next] {
+						seen[next] = true
+						todo = append(todo, next)
+					}
+				}
+			}
 		}
 	}
 	return out

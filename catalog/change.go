@@ -46,6 +46,8 @@ const (
 	ChangeDisk
 	// ChangeDiskDrop takes away the copies of Key that Replicas name by their owners.
 	ChangeDiskDrop
+	// ChangePin gives Key a soft pin until PinnedUntil instead of the one that it has; 0 is none.
+	ChangePin
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -94,7 +96,7 @@ type Change struct {
 	Time         Time     // when it was decided
 	Until        Time     // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
 	HandedOut    Time     // with Until: when a reader last got the address; Never if a writer may be at work
-	PinnedUntil  Time     // ChangePut: soft pin taken over from the object that it replaces
+	PinnedUntil  Time     // ChangePut: soft pin taken over from the object that it replaces; ChangePin
 	SoftPinTTLMs int64
 	Client       UUID
 	Key          string

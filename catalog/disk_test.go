@@ -87,7 +87,7 @@ func init() {
 		"disk": (*play).mountDisk, "undisk": (*play).unmountDisk, "fetch": (*play).fetchDisk, "copied": (*play).copied, "wipe": (*play).wipe,
 		"evictdisk": (*play).evictDisk, "endfile": (*play).endFile, "revokefile": (*play).revokeFile,
 		"fetchback": (*play).fetchBack, "back": (*play).back, "endback": (*play).endBack, "failback": (*play).failBack,
-		"prefetch": (*play).prefetch, "disks": (*play).disks,
+		"prefetch": (*play).prefetch, "disks": (*play).disks, "promotions": (*play).promotions,
 	} {
 		deeds[verb] = deed
 	}
@@ -192,7 +192,13 @@ func (p *play) prefetch(a args) string { return outcome(p.catalog().Prefetch(key
 func (p *play) disks(args) string {
 	st := p.catalog().Stats()
 	d := st.Disks
-	return fmt.Sprintf("%d keys, %d on disk, %d only there, %d bytes; %d waiting, %d to come back, %d came", st.Keys, d.Objects, d.Alone, d.Bytes, d.Waiting, d.Promoting, d.Promoted)
+	return fmt.Sprintf("%d keys, %d on disk, %d only there, %d bytes; %d waiting, %d to come back, %d came", st.Keys, d.Objects, d.Alone, d.Bytes, d.Waiting, d.Promoting, d.Promotions.Completed)
+}
+
+func (p *play) promotions(args) string {
+	s := p.catalog().Stats().Disks.Promotions
+	return fmt.Sprintf("admitted %d completed %d (%d bytes) failed %d cancelled %d expired %d; rejected: seldom %d no room %d too many %d",
+		s.Admitted, s.Completed, s.CompletedBytes, s.Failed, s.Cancelled, s.Expired, s.RejectedFrequency, s.RejectedWatermark, s.RejectedCap)
 }
 
 // TestAnyHistoryOfDisks does anything to a few keys: what is logged builds the same state, and a reader is never given a copy

@@ -93,7 +93,7 @@ func runModel(t *testing.T, p profile) {
 
 // rare does what empties the store.
 func (r *modelRun) rare(t *rapid.T) {
-	rapid.SampledFrom([]func(*rapid.T){r.mount, r.mount, r.unmount, r.matching, r.suspect, r.dead}).Draw(t, "rare")(t)
+	rapid.SampledFrom([]func(*rapid.T){r.mount, r.mount, r.unmount, r.matching, r.suspect, r.dead, r.softPin}).Draw(t, "rare")(t)
 }
 
 // nopCleanup lets rapid decide when a catalog ends.
@@ -528,6 +528,11 @@ func (r *modelRun) exist(t *rapid.T) {
 func (r *modelRun) remove(t *rapid.T) {
 	key, force := r.key(t), rapid.Bool().Draw(t, "force")
 	r.same("remove", r.c.Remove(r.now, key, force), r.m.remove(r.now, key, force, true))
+}
+
+func (r *modelRun) softPin(t *rapid.T) {
+	key, ttl := r.key(t), rapid.SampledFrom([]int64{0, 500, 5000, 60_001}).Draw(t, "pinned for")
+	r.same("soft pin", r.c.SoftPin(r.now, key, ttl), r.m.softPin(r.now, key, ttl))
 }
 
 // snatch removes an object from under a reader.

@@ -296,6 +296,21 @@ func (m *model) putRevoke(now Time, id UUID, key string) error {
 	return nil
 }
 
+func (m *model) softPin(now Time, key string, ttlMs int64) error {
+	if key == "" || ttlMs > m.cfg.MaxSoftPinMs {
+		return ErrInvalidParams
+	}
+	o, _, err := m.readable(key)
+	if err != nil {
+		return err
+	}
+	o.pin = 0
+	if ttlMs > 0 {
+		o.pin = now + Time(ttlMs)
+	}
+	return nil
+}
+
 func (m *model) readable(key string) (o *modelObject, replicas []Replica, err error) {
 	o = m.objects[key]
 	if o == nil {

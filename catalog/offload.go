@@ -55,21 +55,21 @@ type DiskReport struct {
 
 // DiskStats are the figures about copies on disk.
 type DiskStats struct {
-	Objects   uint64 // with such copies
-	Alone     uint64 // of them, those of which nothing is in memory
-	Bytes     uint64
-	Clients   uint64 // with a disk
-	Capacity  uint64 // of these disks, as they say
-	Waiting   uint64 // objects to be copied
-	Promoting uint64 // objects to be brought back
-	Promoted  uint64 // brought back, ever
+	Objects    uint64 // with such copies
+	Alone      uint64 // of them, those of which nothing is in memory
+	Bytes      uint64
+	Clients    uint64 // with a disk
+	Capacity   uint64 // of these disks, as they say
+	Waiting    uint64 // objects to be copied
+	Promoting  uint64 // objects to be brought back
+	Promotions PromotionStats
 }
 
 func (c *Catalog) diskStats(st *Stats) {
 	t := &c.s.disks
 	st.Disks = DiskStats{
 		Objects: uint64(len(t.byKey)), Alone: t.alone, Bytes: t.bytes, Clients: uint64(len(c.offload.boxes)),
-		Waiting: uint64(len(c.offload.tasks)), Promoting: uint64(len(c.promote.tasks)), Promoted: c.promote.done,
+		Waiting: uint64(len(c.offload.tasks)), Promoting: uint64(len(c.promote.tasks)), Promotions: c.promotionStats(),
 	}
 	st.Keys += t.alone
 	for _, box := range c.offload.boxes {
@@ -126,6 +126,7 @@ func (c *Catalog) closeBox(id UUID) {
 	for key, t := range c.promote.tasks {
 		if t.owner == id {
 			delete(c.promote.tasks, key)
+			c.promote.count.Cancelled++
 		}
 	}
 	if len(c.offload.boxes) == 0 {
@@ -395,6 +396,7 @@ func (c *Catalog) reapTasks(now Time) {
 	for key, t := range c.promote.tasks {
 		if c.releaseAt(t.since) <= now {
 			delete(c.promote.tasks, key)
+			c.promote.count.Expired++
 		}
 	}
 }

@@ -15,6 +15,7 @@ func init() {
 		"moveend":    func(p *play, a args) string { return p.ended((*Catalog).MoveEnd, a) },
 		"copyrevoke": func(p *play, a args) string { return p.ended((*Catalog).CopyRevoke, a) },
 		"moverevoke": func(p *play, a args) string { return p.ended((*Catalog).MoveRevoke, a) },
+		"pin":        (*play).pin,
 		"leave":      (*play).leave,
 		"state":      (*play).setState,
 		"drain":      (*play).drain,
@@ -65,4 +66,9 @@ func (p *play) drain(a args) string {
 	step := p.catalog().DrainStep(p.now, a.word(0), most)
 	text := strings.Join(step.Keys, " ")
 	return fmt.Sprintf("%s, %d blocked, %d left, all seen %v", text, step.Blocked, step.Left, step.Whole)
+}
+
+// pin KEY TIME ; 0s takes the pin away
+func (p *play) pin(a args) string {
+	return outcome(p.catalog().SoftPin(p.now, key(a.word(0)), p.ms(a.word(1))))
 }

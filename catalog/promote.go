@@ -11,11 +11,36 @@ import (
 // promotions is what a leader knows of objects that are to come back from disk into memory. None of it is logged.
 type promotions struct {
 	tasks map[string]*promotion
-	done  uint64
+	count PromotionStats // all but rarely, which readers count
 
-	mu    sync.Mutex // a leaf: readers note what they read
-	hits  map[string]uint8
-	ready []string // read often enough
+	mu     sync.Mutex // a leaf: readers note what they read
+	hits   map[string]uint8
+	ready  []string // read often enough
+	rarely uint64   // reads that were not enough yet
+	capped uint64   // reads that would have been enough, were not too many objects on their way already
+}
+
+// PromotionStats are the figures of objects that clients were to bring back from disk since this process leads.
+type PromotionStats struct {
+	Admitted          uint64 // told to a client
+	Completed         uint64
+	CompletedBytes    uint64
+	Failed            uint64 // given up by the client
+	Cancelled         uint64 // whose client went away, or that were removed or written meanwhile
+	Expired           uint64 // that took too long
+	RejectedFrequency uint64 // reads that were not enough yet
+	RejectedWatermark uint64 // objects for which the pool was too full
+	RejectedCap       uint64 // objects for which too many were on their way
+}
+
+// promotionStats takes the figures down. The caller holds the writer lock.
+func (c *Catalog) promotionStats() PromotionStats {
+	p := &c.promote
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.count
+	out.RejectedFrequency, out.RejectedCap = p.rarely, out.RejectedCap+p.capped
+	return out
 }
 
 // A promotion is one object that a client is to write into memory.
@@ -46,10 +71,14 @@ func (c *Catalog) wantBack(key string, threshold uint8) {
 	n := p.hits[key] + 1
 	if n < threshold {
 		p.hits[strings.Clone(key)] = n
+		p.rarely++
 		return
 	}
 	delete(p.hits, key)
-	if len(p.ready) < c.cfg.PromoteQueueMax && !slices.Contains(p.ready, key) {
+	switch {
+	case len(p.ready) >= c.cfg.PromoteQueueMax:
+		p.capped++
+	case !slices.Contains(p.ready, key):
 		p.ready = append(p.ready, strings.Clone(key))
 	}
 }
@@ -97,14 +126,20 @@ func (c *Catalog) bringBack(now Time) {
 		return
 	}
 	usable, allocated := c.filled()
-	for _, key := range ready {
+	for i, key := range ready {
 		d := c.keeperOf(key)
-		if d == nil || c.s.lookup(key) != 0 || p.tasks[key] != nil || len(p.tasks) >= c.cfg.PromoteQueueMax {
+		if d == nil || c.s.lookup(key) != 0 || p.tasks[key] != nil {
+			continue
+		}
+		if len(p.tasks) >= c.cfg.PromoteQueueMax {
+			p.count.RejectedCap++
 			continue
 		}
 		if allocated += float64(d.size); c.cfg.HighWatermark > 0 && allocated > c.cfg.HighWatermark*usable {
+			p.count.RejectedWatermark += uint64(len(ready) - i)
 			return // what is read again asks again
 		}
+		p.count.Admitted++
 		if p.tasks == nil {
 			p.tasks = map[string]*promotion{}
 		}
@@ -157,15 +192,19 @@ func (c *Catalog) StartPromotion(now Time, id UUID, key string, size uint64, pre
 	return replicas[0], nil
 }
 
-// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone.
+// EndPromotion completes what StartPromotion began. ErrNotReady if it is gone: then nothing more is expected of the client.
 func (c *Catalog) EndPromotion(now Time, id UUID, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, n := c.promote.tasks[key], c.s.lookup(key)
-	if t == nil || t.owner != id || t.replica == 0 || n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
+	if t == nil || t.owner != id || t.replica == 0 {
 		return ErrNotReady
 	}
 	delete(c.promote.tasks, key)
+	if n == 0 || !c.s.record(n).isOpen() || !c.s.liesAt(n, t.replica) {
+		c.promote.count.Cancelled++
+		return ErrNotReady
+	}
 	c.begin()
 	replicas := c.replicasOf(n, ReplicaProcessing)
 	ch := c.note(ChangeEnd, now)
@@ -174,7 +213,8 @@ func (c *Catalog) EndPromotion(now Time, id UUID, key string) error {
 		ch.Checksum, ch.HasChecksum = obj.checksum, obj.hasChecksum
 	}
 	c.commit()
-	c.promote.done++
+	c.promote.count.Completed++
+	c.promote.count.CompletedBytes += t.size
 	return nil
 }
 
@@ -187,6 +227,7 @@ func (c *Catalog) FailPromotion(now Time, id UUID, key string) {
 		return
 	}
 	delete(c.promote.tasks, key)
+	c.promote.count.Failed++
 	if n := c.s.lookup(key); n != 0 && t.replica != 0 && c.s.record(n).isOpen() && c.s.liesAt(n, t.replica) {
 		c.begin()
 		c.noteDrop(now, n, CauseRevoke, 0, 0)

@@ -41,6 +41,8 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyDiskDrop(c)
 	case ChangeSegment:
 		s.applySegment(c)
+	case ChangePin:
+		s.applyPin(c)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -244,6 +245,36 @@ func TestEpochs(t *testing.T) {
 }
 
 // TestFullQueue drops the oldest, and the numbers tell.
+// TestBetweenEpochs has nothing to say to who subscribes after the end of an epoch until the next one begins.
+func TestBetweenEpochs(t *testing.T) {
+	p, address := start(t, Options{BackendID: "b", ObjectKey: true}, 0)
+	p.Begin(5)
+	p.Add(stored("of the fifth"))
+	p.End()
+	s := subscribe(t, address)
+	subscribed := func() (n int) {
+		p.socket.mu.Lock()
+		defer p.socket.mu.Unlock()
+		for peer := range p.socket.peers {
+			n += peer.subscribed
+		}
+		return n
+	}
+	for end := time.Now().Add(30 * time.Second); subscribed() == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the subscription never came")
+		}
+	}
+	p.Begin(6)
+	p.Add(stored("of the sixth"))
+	p.Flush()
+	for want := range uint64(2) {
+		if number, payload := s.receive(); number != want || payload[len(payload)-2] != 6 || bytes.Contains(payload, []byte("of the fifth")) {
+			t.Fatalf("message %d of the next epoch: %d %q", want, number, payload)
+		}
+	}
+}
+
 func TestFullQueue(t *testing.T) {
 	p, address := start(t, Options{BackendID: "b", ObjectKey: true}, 2)
 	p.Begin(1)

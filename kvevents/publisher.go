@@ -51,6 +51,15 @@ func (p *Publisher) Begin(epoch uint64) {
 	p.mu.Unlock()
 }
 
+// End ends an epoch: this master does not lead any more. Nothing is told until the next one begins, to new subscribers
+// neither.
+func (p *Publisher) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = nil
+	p.socket.hush()
+}
+
 // reset is the message that a subscription begins with: it has the number of the last one.
 func (p *Publisher) reset() []byte {
 	now := uint64(time.Now().UnixMilli())

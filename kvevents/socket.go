@@ -158,6 +158,13 @@ func (s *Socket) send(message, first []byte) {
 	}
 }
 
+// hush lets subscriptions begin with nothing from now on.
+func (s *Socket) hush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first = nil
+}
+
 func (s *Socket) offer(p *peer, message []byte) {
 	if p.bytes.Load() > limits.EventsSubscriberBytes {
 		s.dropped.Add(1)

@@ -58,6 +58,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/leader":                 {serve: a.serveLeader},
 		"/readyz":                 {serve: a.serveReady},
 		"/version":                {serve: a.serveVersion},
+		"/api/v1/dfs/shard_count": {serve: serveNoDFS, servicePlane: true},
 		"/kv_events/status":       {serve: a.serveEventsStatus, servicePlane: true},
 		"/get_all_keys":           {serve: a.serveKeys, servicePlane: true},
 		"/query_key":              {serve: a.serveQueryKey, servicePlane: true},
@@ -69,6 +70,8 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		drainPath:                 {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.createDrain}},
 		drainPath + "/query":      {serve: a.serveDrain, servicePlane: true},
 		drainPath + "/cancel":     {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.cancelDrain}},
+		softPinPath:               {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.softPin}},
+		softUnpinPath:             {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.softUnpin}},
 		bundlesPath:               {serve: a.serveBundles, servicePlane: true},
 		bundlesPath + "/gc":       {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.collectBundles}},
 		"/api/v1/remove_all":      {servicePlane: true, others: map[string]http.HandlerFunc{http.MethodPost: a.removeAll}},
@@ -218,6 +221,11 @@ func (a *Admin) serveVersion(w http.ResponseWriter, _ *http.Request) {
 		Version string `json:"version"`
 		Display string `json:"display_version"`
 	}{a.build.Version, a.build.Display})
+}
+
+// serveNoDFS is the answer of a master without a DFS.
+func serveNoDFS(w http.ResponseWriter, _ *http.Request) {
+	replyError(w, http.StatusConflict, wire.ErrUnavailableInCurrentMode, wire.ErrUnavailableInCurrentMode.String())
 }
 
 // serveEventsStatus tells whether events are published, and how many were.

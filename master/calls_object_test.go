@@ -131,7 +131,7 @@ var putChecks = []struct {
 	{name: "2^63", key: "k", size: 1 << 63, want: wire.ErrNoAvailableHandle},
 	{name: "2^64-1", key: "k", size: 1<<64 - 1, want: wire.ErrNoAvailableHandle},
 	{name: "file system copy", since: wire.V13, key: "k", size: 1, edit: func(c *wire.ReplicateConfig) { c.DfsReplicaNum = 1 }, want: wire.ErrDfsServiceUnavailable},
-	{name: "file system copy alone", since: wire.V13, key: "k", size: 1, edit: func(c *wire.ReplicateConfig) { c.DfsReplicaNum, c.ReplicaNum = 1, 0 }, want: wire.ErrInvalidParams},
+	{name: "file system copy alone", since: wire.V13, key: "k", size: 1, edit: func(c *wire.ReplicateConfig) { c.DfsReplicaNum, c.ReplicaNum = 1, 0 }, want: wire.ErrDfsServiceUnavailable},
 	{name: "two file system copies", since: wire.V13, key: "k", size: 1, edit: func(c *wire.ReplicateConfig) { c.DfsReplicaNum = 2 }, want: wire.ErrInvalidParams},
 	{name: "file system copy of an empty key", since: wire.V13, key: "", size: 1, edit: func(c *wire.ReplicateConfig) { c.DfsReplicaNum = 1 }, want: wire.ErrInvalidParams},
 	{name: "life of a pin without pin", since: wire.V13, key: "k", size: 1, edit: pinFor(wire.SoftPinPreserve, 5), want: wire.ErrInvalidParams},

@@ -26,7 +26,7 @@ func (s *Service) registerRemoves() {
 	})
 	register(s, &wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
 		// The call has no way to say that a tenant's name is impossible; such a tenant has nothing.
-		removed, err := s.RemoveAllOf(q.Force, q.TenantID)
+		removed, err := s.removeAllOf(q.Force, q.TenantID)
 		if err == nil {
 			*r = wire.RemoveAllReply(removed)
 		}
@@ -42,8 +42,17 @@ func (s *Service) remove(tenant, key string, force bool) wire.ErrorCode {
 	return codeOf(s.cat.Remove(s.clock.Now(), key, force))
 }
 
-// RemoveAllOf implements TenantSource. No name means all tenants, here and nowhere else.
+// RemoveAllOf implements TenantSource. It is answered when it is durable.
 func (s *Service) RemoveAllOf(force bool, tenant string) (int64, error) {
+	removed, err := s.removeAllOf(force, tenant)
+	if err == nil {
+		err = s.history.wait()
+	}
+	return removed, err
+}
+
+// removeAllOf removes what may go of a tenant. No name means all tenants, here and nowhere else.
+func (s *Service) removeAllOf(force bool, tenant string) (int64, error) {
 	if tenant == "" || !s.cfg.MultiTenants {
 		removed := s.cat.RemoveMatching(s.clock.Now(), nil, force)
 		s.cleared()

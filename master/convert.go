@@ -123,7 +123,7 @@ func checkPut(key string, size uint64, c *wire.ReplicateConfig) wire.ErrorCode {
 	switch {
 	case c.ReplicaNum == 0 && c.NofReplicaNum == 0 && c.DfsReplicaNum == 0, key == "", size == 0:
 		return wire.ErrInvalidParams
-	case c.DfsReplicaNum > 1, c.DfsReplicaNum == 1 && c.ReplicaNum == 0:
+	case c.DfsReplicaNum > 1:
 		return wire.ErrInvalidParams
 	case c.DfsReplicaNum == 1:
 		return wire.ErrDfsServiceUnavailable

@@ -20,6 +20,7 @@ func withEvents(c *Config) {
 // listener is a subscriber to all events.
 type listener struct {
 	t  testing.TB
+	c  net.Conn
 	in *bufio.Reader
 }
 
@@ -38,7 +39,7 @@ func (b *bed) listener() *listener {
 	if _, err := c.Write(append(append(greeting, 4, byte(len(ready))), ready+"\x00\x01\x01"...)); err != nil {
 		b.t.Fatal(err)
 	}
-	l := &listener{b.t, bufio.NewReader(c)}
+	l := &listener{b.t, c, bufio.NewReader(c)}
 	if _, err := io.CopyN(io.Discard, l.in, 64); err != nil {
 		b.t.Fatal(err)
 	}
@@ -48,6 +49,9 @@ func (b *bed) listener() *listener {
 
 func (l *listener) frame() []byte {
 	l.t.Helper()
+	if err := l.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		l.t.Fatal(err)
+	}
 	flags, err := l.in.ReadByte()
 	size := make([]byte, 1+flags&2/2*7)
 	if err == nil {
@@ -144,6 +148,46 @@ func TestEventsOverARestart(t *testing.T) {
 	p = b.client(wire.V13)
 	expect(t, "removed", p.remove("key-a", true), wire.ErrorCode(0))
 	l.hear(&number, "BlockRemoved", "key-a")
+}
+
+// TestEventsOverAFailover subscribes to two masters. The one that leads speaks; when the lead passes to the other, by a
+// hand-over or because its lease ends, a subscriber sees one reset with a higher epoch and no gap.
+func TestEventsOverAFailover(t *testing.T) {
+	etcd := startEtcd(t)
+	first := newMember(t, etcd, withEvents)
+	first.awaitState("serving")
+	second := newMember(t, etcd, withEvents)
+	second.awaitState("standby")
+	p := first.client(wire.V13)
+	p.mount("host", 1<<20, 1<<20)
+	leads, stands := first.listener(), second.listener()
+	number, epoch := leads.begin()
+	p.put("key-a", 100)
+	leads.hear(&number, "BlockStored", "key-a")
+	first.stop()
+	second.awaitState("serving")
+
+	number, next := stands.begin()
+	if number != 0 || next <= epoch {
+		t.Errorf("after the hand-over: number %d, epoch %q after %q", number, next, epoch)
+	}
+	p = second.client(wire.V13)
+	expect(t, "removed", p.remove("key-a", true), wire.ErrorCode(0))
+	stands.hear(&number, "BlockRemoved", "key-a")
+
+	view := second.cluster.Standing().ViewVersion
+	etcd.Expire()
+	waitFor(t, "another term", func() bool {
+		s := second.cluster.Standing()
+		return s.Ready && s.ViewVersion > view
+	})
+	number, last := stands.begin()
+	if number != 0 || last <= next {
+		t.Errorf("after the lease's end: number %d, epoch %q after %q", number, last, next)
+	}
+	p = second.client(wire.V13)
+	p.put("key-b", 100)
+	stands.hear(&number, "BlockStored", "key-b")
 }
 
 func TestEventSettings(t *testing.T) {

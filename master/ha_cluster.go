@@ -35,6 +35,7 @@ type cluster struct {
 	service  *Service
 	metadata *MetadataServer
 	terms    uint64 // led by this process
+	changes  uint64 // how often it began or ceased to lead
 }
 
 // joinCluster prepares to be one of several masters. The ports are open by now: the key is never made before.
@@ -133,6 +134,9 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	}
 	turn := &Server{cfg: s.cfg, log: s.log, events: s.events}
 	turn.use(service)
+	if s.events != nil {
+		defer s.events.End()
+	}
 	c.exchange(service, turn.metadata)
 	defer c.exchange(nil, nil)
 	// Who leaves must not wait for etcd for ever.
@@ -185,6 +189,7 @@ func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.service, c.metadata = service, metadata
+	c.changes++
 	if service != nil {
 		c.terms++
 	}
@@ -263,13 +268,14 @@ func (c *cluster) Standing() Standing {
 func (c *cluster) Stats() metrics.Stats {
 	now := c.Standing()
 	ha := &metrics.HA{
+		Shared: true, Following: now.Role != Alone.Role,
 		Leader: now.Ready, Ready: (now.Ready || now.Promotable) && !now.NoSpace, NoSpace: now.NoSpace, Term: now.ViewVersion, Applied: now.Applied, Newest: now.Newest,
 	}
 	own := c.member.Standing()
 	ha.EtcdBytes, ha.EtcdQuota = uint64(own.EtcdBytes), uint64(own.EtcdQuota)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	ha.Terms = c.terms
+	ha.Terms, ha.Changes = c.terms, c.changes
 	out := metrics.Stats{HA: ha}
 	if c.service != nil {
 		log := c.service.history.term.Stats()

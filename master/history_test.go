@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -239,6 +240,27 @@ func TestRepliesWait(t *testing.T) {
 	waits("a remove", gone)
 	expect(t, "a read of what is removed", reader.get("k").Err, wire.ErrObjectNotFound)
 	ends("a remove", gone)
+}
+
+// TestPagesWait holds the journal: the pages that change objects are answered when that is durable.
+func TestPagesWait(t *testing.T) {
+	held := newHeldJournal()
+	b := newBed(t, func(c *Config) { c.journal = held })
+	p := b.client(wire.V13)
+	held.ends(t, "an object", answered(func() { p.mount("pool", 1<<44, 64*mib); p.put("k", 9) }))
+	for _, page := range []struct{ path, body, want string }{
+		{"soft_pin", `{"keys":["k"],"ttl_ms":1000}`, `{"results":[{"key":"k","error_code":0}]}`},
+		{"soft_unpin", `{"keys":["k"]}`, `{"results":[{"key":"k","error_code":0}]}`},
+		{"remove_all?force=1", "", `{"success":true,"removed_count":1}`},
+	} {
+		done := answered(func() {
+			if status, answer := ask(b.admin, http.MethodPost, "/api/v1/"+page.path, page.body); status != http.StatusOK || answer != page.want {
+				t.Errorf("%s: %d %s", page.path, status, answer)
+			}
+		})
+		held.waits(t, page.path, done)
+		held.ends(t, page.path, done)
+	}
 }
 
 // TestStartsInWindows holds the journal: once it has a window, starts in it are answered at once; one of a key that was

@@ -29,6 +29,7 @@ type Service struct {
 	families  *familyRegistry
 	suspicion *suspicion
 	calls     *metrics.Calls
+	strangers strangeLog
 	workloads workloads
 	tasks     *taskBook
 	heat      *heat
@@ -97,6 +98,7 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 	}
 	set, err := id.Accepts(r.Body)
 	if err != nil {
+		p.strange(peerAddr(c.RemoteAddr()), id, r.Body, err)
 		return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
 	}
 	pc := c.Tag.(*peerConn)

@@ -22,8 +22,28 @@ func (s *Service) Stats() metrics.Stats {
 		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
 
 		DiskKeys: c.Disks.Objects, DiskOnlyKeys: c.Disks.Alone, DiskBytes: c.Disks.Bytes, DiskCapacityBytes: s.diskCapacity(&c.Disks),
-		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting, Promoted: c.Disks.Promoted,
+		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting,
+		Promotions: promotions(&c.Disks.Promotions), Snapshots: s.history.snapshots(),
 	}
+}
+
+func promotions(p *catalog.PromotionStats) metrics.Promotions {
+	return metrics.Promotions{
+		Admitted: p.Admitted, Completed: p.Completed, CompletedBytes: p.CompletedBytes, Failed: p.Failed, Cancelled: p.Cancelled,
+		Expired: p.Expired, RejectedFrequency: p.RejectedFrequency, RejectedWatermark: p.RejectedWatermark, RejectedCap: p.RejectedCap,
+	}
+}
+
+// snapshots are the figures of snapshots: of the journal, or of the log of several masters.
+func (h *history) snapshots() metrics.Snapshots {
+	var st replication.Stats
+	switch j, ok := h.journal.(*replication.Journal); {
+	case h.term != nil:
+		st = h.term.Stats()
+	case ok:
+		st = j.Stats()
+	}
+	return metrics.Snapshots{Made: st.Snapshots, Failed: st.SnapshotErrors, Counts: st.SnapshotTimes.Counts, SumMs: st.SnapshotTimes.SumMs}
 }
 
 // diskCapacity gives the bytes that copies on disk may take.
@@ -98,7 +118,7 @@ func (s *Service) TenantFigures() metrics.Tenants {
 	for i := range list {
 		t := &list[i]
 		out.Each = append(out.Each, metrics.Tenant{
-			Name: t.Name, RequestedBytes: t.Requested, EffectiveBytes: t.Effective, ChargedBytes: t.Charged,
+			Name: t.Name, RequestedBytes: t.Requested, EffectiveBytes: t.Effective, ChargedBytes: t.Charged, Objects: t.Objects,
 			Closed: t.Closed, Over: t.Over(), Policy: t.Policy, Rejected: t.Rejected, EvictedBytes: t.Evicted,
 		})
 	}

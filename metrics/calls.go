@@ -80,6 +80,13 @@ type Calls struct {
 	lookups, hits, hitBytes atomic.Uint64
 	diskHits, diskHitBytes  atomic.Uint64
 
+	strange strangers
+
+	exists, batchExists atomic.Uint64 // puts of keys that were there already
+
+	refusedMu sync.Mutex
+	refused   map[string]uint64 // by the name of the code
+
 	sizeCounts [len(sizeBuckets) + 1]atomic.Uint64
 	sizeSum    atomic.Uint64
 }
@@ -159,6 +166,35 @@ func (c *Calls) CountLookup(found, onDisk bool, sizeBytes uint64) {
 		c.hits.Add(1)
 		c.hitBytes.Add(sizeBytes)
 	}
+}
+
+// CountExists counts a put, or the item of a batch of puts, whose key was there already.
+func (c *Calls) CountExists(batch bool) {
+	if batch {
+		c.batchExists.Add(1)
+		return
+	}
+	c.exists.Add(1)
+}
+
+// CountRefusal counts a call, or an item of one, that was answered with an error code of that name.
+func (c *Calls) CountRefusal(code string) {
+	c.refusedMu.Lock()
+	defer c.refusedMu.Unlock()
+	if _, known := c.refused[code]; !known && len(c.refused) >= limits.MetricsRefusalCodes {
+		code = "other"
+	}
+	if c.refused == nil {
+		c.refused = map[string]uint64{}
+	}
+	c.refused[code]++
+}
+
+// refusals returns what CountRefusal counted.
+func (c *Calls) refusals() map[string]uint64 {
+	c.refusedMu.Lock()
+	defer c.refusedMu.Unlock()
+	return maps.Clone(c.refused)
 }
 
 // ObserveValue puts the size of a value whose put has been started into the histogram.

@@ -3,8 +3,10 @@ package metrics
 import (
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // Build tells which release is running: the protocol's number and the text shown to people.
@@ -24,6 +26,10 @@ func newPlainRegistry(c *collector) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	// Only an invariant can fail here: the table has a name twice, which the tests of this package would show.
 	r.MustRegister(c)
+	// What Go knows of itself: mooncake_go_goroutines, mooncake_go_memstats_*, mooncake_go_gc_*; and what the system knows of
+	// the process: mooncake_go_process_*.
+	prometheus.WrapRegistererWithPrefix("mooncake_", r).MustRegister(collectors.NewGoCollector())
+	prometheus.WrapRegistererWithPrefix("mooncake_go_", r).MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
@@ -49,7 +55,11 @@ type collector struct {
 
 	segmentAllocated, segmentCapacity, valueSize   *prometheus.Desc
 	otherRequests, otherFailures, buildInformation *prometheus.Desc
-	putRefusals                                    *prometheus.Desc
+	putRefusals, refusedCalls, strange             *prometheus.Desc
+	published                                      []*prometheus.Desc // of publishedHA
+	snapshotTimes                                  *prometheus.Desc
+	silent                                         []silentRow
+	silentHistograms                               map[string]*prometheus.Desc
 	parts                                          *bundleCollector
 	journal                                        *journalCollector
 	tenants                                        *tenantCollector
@@ -73,6 +83,10 @@ func newCollector(source Source, calls *Calls, build Build) *collector {
 	c.otherRequests = prometheus.NewDesc(otherRequests, otherRequestsHelp, []string{"call"}, nil)
 	c.otherFailures = prometheus.NewDesc(otherFailures, otherFailuresHelp, []string{"call"}, nil)
 	c.putRefusals = prometheus.NewDesc(refusals, refusalsHelp, []string{"reason"}, nil)
+	c.strange = newStrangeDesc()
+	c.refusedCalls = prometheus.NewDesc(refusedCalls, refusedCallsHelp, []string{"code"}, nil)
+	c.published, c.snapshotTimes = publishedDescs()
+	c.silent, c.silentHistograms = silentSeries()
 	c.buildInformation = prometheus.NewDesc(buildInfo, buildInfoHelp, []string{"display_version", "version"}, nil)
 	return c
 }
@@ -82,11 +96,18 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		out <- d
 	}
-	for _, d := range append(c.process, c.ha...) {
+	for _, d := range slices.Concat(c.process, c.ha, c.published) {
+		out <- d
+	}
+	for _, r := range c.silent {
+		out <- r.desc
+	}
+	for _, d := range c.silentHistograms {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{
-		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.putRefusals, c.buildInformation,
+		c.segmentAllocated, c.segmentCapacity, c.valueSize, c.otherRequests, c.otherFailures, c.putRefusals, c.refusedCalls, c.strange,
+		c.buildInformation, c.snapshotTimes,
 	} {
 		out <- d
 	}
@@ -114,15 +135,21 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if s.HA != nil {
 		for i, r := range haRows {
-			out <- constant(c.ha[i], r.kind, r.value(s.HA))
+			out <- constantFloat(c.ha[i], r.kind, r.value(s.HA))
 		}
 	}
+	c.collectPublished(s, out)
+	c.collectSilent(out)
 	c.journal.collect(s.Journal, out)
 	c.collectSegments(s, out)
 	c.collectSizes(out)
 	for _, o := range c.calls.otherCalls() {
 		out <- constant(c.otherRequests, counter, o.Requests, o.name)
 		out <- constant(c.otherFailures, counter, o.Failures, o.name)
+	}
+	c.collectStrange(out)
+	for code, n := range c.calls.refusals() {
+		out <- constant(c.refusedCalls, counter, n, code)
 	}
 	for _, r := range s.Refusals {
 		out <- constant(c.putRefusals, counter, r.Puts, r.Reason)
@@ -162,9 +189,13 @@ func (c *collector) collectSizes(out chan<- prometheus.Metric) {
 }
 
 func constant(d *prometheus.Desc, k kind, value uint64, labels ...string) prometheus.Metric {
+	return constantFloat(d, k, float64(value), labels...)
+}
+
+func constantFloat(d *prometheus.Desc, k kind, value float64, labels ...string) prometheus.Metric {
 	valueType := prometheus.GaugeValue
 	if k == counter {
 		valueType = prometheus.CounterValue
 	}
-	return prometheus.MustNewConstMetric(d, valueType, float64(value), labels...)
+	return prometheus.MustNewConstMetric(d, valueType, value, labels...)
 }

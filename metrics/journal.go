@@ -34,21 +34,21 @@ type Drop struct {
 var journalRows = []struct {
 	name, help string
 	kind       kind
-	value      func(j *Journal) uint64
+	value      func(j *Journal) float64
 }{
-	{"mooncake_go_journal_records_total", "Records written", counter, func(j *Journal) uint64 { return j.Records }},
-	{"mooncake_go_journal_bytes_total", "Bytes of records written", counter, func(j *Journal) uint64 { return j.Bytes }},
-	{"mooncake_go_journal_write_microseconds_total", "Time that writing records took, syncs included", counter, func(j *Journal) uint64 { return j.WriteMicros }},
-	{"mooncake_go_journal_syncs_total", "Times that the disk was asked to keep what was written", counter, func(j *Journal) uint64 { return j.Syncs }},
-	{"mooncake_go_journal_sync_microseconds_total", "Time that the disk took for it", counter, func(j *Journal) uint64 { return j.SyncMicros }},
-	{"mooncake_go_journal_snapshots_total", "Snapshots made", counter, func(j *Journal) uint64 { return j.Snapshots }},
-	{"mooncake_go_journal_snapshot_failures_total", "Snapshots that failed; the journal grows until one succeeds", counter, func(j *Journal) uint64 { return j.SnapshotErrors }},
-	{"mooncake_go_journal_snapshot_bytes", "Bytes of the newest snapshot; 0 when there is none", gauge, func(j *Journal) uint64 { return j.SnapshotBytes }},
-	{"mooncake_go_journal_disk_bytes", "What all files in the journal's directory take on disk", gauge, func(j *Journal) uint64 { return j.DiskBytes }},
-	{"mooncake_go_journal_failed", "1 when the journal cannot be written any more: nothing is acknowledged", gauge, func(j *Journal) uint64 { return flag(j.Failed) }},
-	{"mooncake_go_journal_damaged_blocks", "Stretches that could not be read at the last start", gauge, func(j *Journal) uint64 { return j.DamagedBlocks }},
-	{"mooncake_go_journal_damaged_bytes", "Bytes of these stretches", gauge, func(j *Journal) uint64 { return j.DamagedBytes }},
-	{"mooncake_go_journal_lost_records", "Records that were lost with them", gauge, func(j *Journal) uint64 { return j.LostRecords }},
+	{"mooncake_go_journal_records_total", "Records written", counter, func(j *Journal) float64 { return float64(j.Records) }},
+	{"mooncake_go_journal_bytes_total", "Bytes of records written", counter, func(j *Journal) float64 { return float64(j.Bytes) }},
+	{"mooncake_go_journal_write_seconds_total", "Time that writing records took, syncs included", counter, func(j *Journal) float64 { return float64(j.WriteMicros) / 1e6 }},
+	{"mooncake_go_journal_syncs_total", "Times that the disk was asked to keep what was written", counter, func(j *Journal) float64 { return float64(j.Syncs) }},
+	{"mooncake_go_journal_sync_seconds_total", "Time that the disk took for it", counter, func(j *Journal) float64 { return float64(j.SyncMicros) / 1e6 }},
+	{"mooncake_go_journal_snapshots_total", "Snapshots made", counter, func(j *Journal) float64 { return float64(j.Snapshots) }},
+	{"mooncake_go_journal_snapshot_failures_total", "Snapshots that failed; the journal grows until one succeeds", counter, func(j *Journal) float64 { return float64(j.SnapshotErrors) }},
+	{"mooncake_go_journal_snapshot_bytes", "Bytes of the newest snapshot; 0 when there is none", gauge, func(j *Journal) float64 { return float64(j.SnapshotBytes) }},
+	{"mooncake_go_journal_disk_bytes", "What all files in the journal's directory take on disk", gauge, func(j *Journal) float64 { return float64(j.DiskBytes) }},
+	{"mooncake_go_journal_failed", "1 when the journal cannot be written any more: nothing is acknowledged", gauge, func(j *Journal) float64 { return float64(flag(j.Failed)) }},
+	{"mooncake_go_journal_damaged_blocks", "Stretches that could not be read at the last start", gauge, func(j *Journal) float64 { return float64(j.DamagedBlocks) }},
+	{"mooncake_go_journal_damaged_bytes", "Bytes of these stretches", gauge, func(j *Journal) float64 { return float64(j.DamagedBytes) }},
+	{"mooncake_go_journal_lost_records", "Records that were lost with them", gauge, func(j *Journal) float64 { return float64(j.LostRecords) }},
 }
 
 const (
@@ -89,7 +89,7 @@ func (c *journalCollector) collect(j *Journal, out chan<- prometheus.Metric) {
 		return
 	}
 	for i, r := range journalRows {
-		out <- constant(c.rows[i], r.kind, r.value(j))
+		out <- constantFloat(c.rows[i], r.kind, r.value(j))
 	}
 	if !j.SnapshotAt.IsZero() {
 		out <- constant(c.age, gauge, uint64(max(0, c.now().Sub(j.SnapshotAt))/time.Second))

@@ -13,13 +13,13 @@ func TestJournalSeries(t *testing.T) {
 		t.Error("a master without a journal has series of one")
 	}
 	src.stats.Journal = &Journal{
-		Records: 1, Bytes: 2, WriteMicros: 3, Syncs: 4, SyncMicros: 5, Snapshots: 6, SnapshotErrors: 7, SnapshotBytes: 8, DiskBytes: 9,
+		Records: 1, Bytes: 2, WriteMicros: 3_000_000, Syncs: 4, SyncMicros: 5_000_000, Snapshots: 6, SnapshotErrors: 7, SnapshotBytes: 8, DiskBytes: 9,
 		DamagedBlocks: 10, DamagedBytes: 11, LostRecords: 12, Failed: true, Dropped: []Drop{{"range_granted", 13}, {"range_taken", 14}},
 	}
 	text := render(t, NewRegistry(src, NewCalls(), Build{}))
 	got := samples(t, text)
 	for name, want := range map[string]string{
-		"records_total": "1", "bytes_total": "2", "write_microseconds_total": "3", "syncs_total": "4", "sync_microseconds_total": "5",
+		"records_total": "1", "bytes_total": "2", "write_seconds_total": "3", "syncs_total": "4", "sync_seconds_total": "5",
 		"snapshots_total": "6", "snapshot_failures_total": "7", "snapshot_bytes": "8", "disk_bytes": "9", "damaged_blocks": "10",
 		"damaged_bytes": "11", "lost_records": "12", "failed": "1",
 		`dropped_objects{reason="range_granted"}`: "13", `dropped_objects{reason="range_taken"}`: "14",

@@ -23,7 +23,9 @@ type Stats struct {
 	DiskKeys, DiskOnlyKeys       uint64 // objects with copies on disk; of them, those with none in memory
 	DiskBytes, DiskCapacityBytes uint64
 	DiskClients, DiskWaiting     uint64
-	Promoting, Promoted          uint64
+	Promoting                    uint64
+	Promotions                   Promotions
+	Snapshots                    Snapshots // of the journal, or of the log of several masters
 
 	CapacityBytes    uint64
 	AllocatedBytes   uint64
@@ -51,6 +53,12 @@ type Stats struct {
 	HandOutReuses uint64 // ranges written again although a reader had been told of them within its lease
 
 	Refusals []Refusal // puts refused for want of room
+}
+
+// Promotions are the figures of objects that clients were to bring back from disk.
+type Promotions struct {
+	Admitted, Completed, CompletedBytes, Failed, Cancelled, Expired uint64
+	RejectedFrequency, RejectedWatermark, RejectedCap               uint64 // reads and objects that led to none
 }
 
 // Refusal counts puts that were refused because of one kind of object that held the room.
@@ -107,8 +115,6 @@ type row struct {
 	value func(*snapshot) uint64
 }
 
-func zero(*snapshot) uint64 { return 0 }
-
 // totals is the table of all series without labels except those of remote calls, which callRows derives.
 var totals = []row{
 	{"master_allocated_bytes", gauge, "Bytes of all replicas on mounted segments.", func(s *snapshot) uint64 { return s.AllocatedBytes }},
@@ -128,6 +134,16 @@ var totals = []row{
 	{"master_evicted_key_count", counter, "Objects evicted.", func(s *snapshot) uint64 { return s.EvictedKeys }},
 	{"master_evicted_size_bytes", counter, "Bytes evicted.", func(s *snapshot) uint64 { return s.EvictedBytes }},
 
+	{"master_attempted_evictions_mem", counter, "Rounds of eviction begun; nothing but memory is evicted.", func(s *snapshot) uint64 { return s.EvictionAttempts }},
+	{"master_successful_evictions_mem", counter, "Rounds of eviction that freed something; nothing but memory is evicted.", func(s *snapshot) uint64 { return s.EvictionSuccesses }},
+	{"master_evicted_key_count_mem", counter, "Objects evicted from memory; nothing but memory is evicted.", func(s *snapshot) uint64 { return s.EvictedKeys }},
+	{"master_evicted_size_bytes_mem", counter, "Bytes evicted from memory; nothing but memory is evicted.", func(s *snapshot) uint64 { return s.EvictedBytes }},
+
+	{"master_put_start_object_already_exists_total", counter, "Puts of keys that were there already.", func(s *snapshot) uint64 { return s.calls.exists.Load() }},
+	{"master_batch_put_start_object_already_exists_total", counter, "Items of batches of puts whose keys were there already.", func(s *snapshot) uint64 { return s.calls.batchExists.Load() }},
+	{"master_snapshot_success", counter, "Snapshots made of what this master knows.", func(s *snapshot) uint64 { return s.Stats.Snapshots.Made }},
+	{"master_snapshot_fail", counter, "Snapshots that failed.", func(s *snapshot) uint64 { return s.Stats.Snapshots.Failed }},
+
 	{"total_get_nums_", counter, "Keys whose replica list was asked for.", func(s *snapshot) uint64 { return s.lookups }},
 	{"valid_get_nums_", counter, "Keys whose replica list was asked for and found.", func(s *snapshot) uint64 { return s.hits }},
 	{"mem_cache_hit_nums_", counter, "Replica lists found with a copy in memory.", func(s *snapshot) uint64 { return s.hits - min(s.diskHits, s.hits) }},
@@ -143,11 +159,15 @@ var totals = []row{
 	{"mooncake_go_disk_clients", gauge, "Clients that keep copies on disks of their own.", func(s *snapshot) uint64 { return s.DiskClients }},
 	{"mooncake_go_disk_waiting", gauge, "Objects that clients are to copy to their disks.", func(s *snapshot) uint64 { return s.DiskWaiting }},
 	{"master_promotion_in_flight", gauge, "Objects that clients are to bring back from disk.", func(s *snapshot) uint64 { return s.Promoting }},
-	{"master_promotion_completed_total", counter, "Objects that clients brought back from disk.", func(s *snapshot) uint64 { return s.Promoted }},
-
-	// Nothing lies on NVMe over fabrics. Dashboards divide by sums of memory and such.
-	{"master_nof_allocated_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
-	{"master_total_nof_capacity_bytes", gauge, "Always 0: no copy lies on NVMe over fabrics.", zero},
+	{"master_promotion_admitted_total", counter, "Objects that a client was told to bring back.", func(s *snapshot) uint64 { return s.Promotions.Admitted }},
+	{"master_promotion_completed_total", counter, "Objects that clients brought back from disk.", func(s *snapshot) uint64 { return s.Promotions.Completed }},
+	{"master_promotion_completed_bytes_total", counter, "Bytes of these objects.", func(s *snapshot) uint64 { return s.Promotions.CompletedBytes }},
+	{"master_promotion_failed_total", counter, "Objects that the client could not bring back.", func(s *snapshot) uint64 { return s.Promotions.Failed }},
+	{"master_promotion_cancelled_total", counter, "Objects whose client went away before it brought them back, or that were removed or written meanwhile.", func(s *snapshot) uint64 { return s.Promotions.Cancelled }},
+	{"master_promotion_expired_total", counter, "Objects that their client did not bring back in time.", func(s *snapshot) uint64 { return s.Promotions.Expired }},
+	{"master_promotion_rejected_frequency_total", counter, "Reads of objects on disk that were too few yet to bring them back.", func(s *snapshot) uint64 { return s.Promotions.RejectedFrequency }},
+	{"master_promotion_rejected_watermark_total", counter, "Objects not brought back because the pool was too full.", func(s *snapshot) uint64 { return s.Promotions.RejectedWatermark }},
+	{"master_promotion_rejected_cap_total", counter, "Objects not brought back because too many were on their way.", func(s *snapshot) uint64 { return s.Promotions.RejectedCap }},
 
 	{"mooncake_master_segments", gauge, "Mounted segments.", func(s *snapshot) uint64 { return s.Stats.Segments }},
 	{"mooncake_master_open_keys", gauge, "Objects whose first write has not ended.", func(s *snapshot) uint64 { return s.OpenKeys }},
@@ -209,6 +229,8 @@ const (
 	otherRequests     = "mooncake_master_other_calls_total"
 	otherFailures     = "mooncake_master_other_call_failures_total"
 	refusals          = "mooncake_go_put_refusals_total"
+	refusedCalls      = "mooncake_go_refused_calls_total"
+	refusedCallsHelp  = "Calls, and items of batches, answered with an error, by the name of its code."
 	buildInfo         = "mooncake_build_info"
 	segmentAllocHelp  = "Bytes of the replicas on segments of this name."
 	segmentCapHelp    = "Bytes of the mounted segments of this name."

@@ -13,6 +13,7 @@ type Tenants struct {
 type Tenant struct {
 	Name                                         string
 	RequestedBytes, EffectiveBytes, ChargedBytes uint64
+	Objects                                      uint64 // unfinished ones included
 	Closed, Over, Policy                         bool
 	Rejected                                     uint64 // puts beyond the quota
 	EvictedBytes                                 uint64 // to keep it within its quota
@@ -28,6 +29,9 @@ var tenantRows = []struct {
 	{"mooncake_tenant_quota_requested_bytes", gauge, "Quota that the policy gives the tenant.", func(t *Tenant) uint64 { return t.RequestedBytes }},
 	{"mooncake_tenant_quota_effective_bytes", gauge, "Quota in force, scaled down when the pool is smaller than all quotas.", func(t *Tenant) uint64 { return t.EffectiveBytes }},
 	{"mooncake_tenant_quota_charged_bytes", gauge, "Bytes of the tenant's copies in memory, unfinished ones included.", func(t *Tenant) uint64 { return t.ChargedBytes }},
+	{"mooncake_tenant_quota_used_bytes", gauge, "The same, as release 0.3.12 calls it.", func(t *Tenant) uint64 { return t.ChargedBytes }},
+	{"mooncake_tenant_quota_committed_count", gauge, "The tenant's objects, unfinished ones included.", func(t *Tenant) uint64 { return t.Objects }},
+	{"mooncake_tenant_quota_metadata_object_count", gauge, "The same.", func(t *Tenant) uint64 { return t.Objects }},
 	{"mooncake_tenant_quota_admission_closed", gauge, "1 if the tenant may write nothing.", func(t *Tenant) uint64 { return one(t.Closed) }},
 	{"mooncake_tenant_quota_over_quota", gauge, "1 if the tenant has more than its quota in force.", func(t *Tenant) uint64 { return one(t.Over) }},
 	{"mooncake_tenant_quota_explicit_policy", gauge, "1 if there is a policy for the tenant.", func(t *Tenant) uint64 { return one(t.Policy) }},

@@ -41,6 +41,12 @@ func writeMetric(b *bufio.Writer, name string, t dto.MetricType, m *dto.Metric) 
 		writeSample(b, name+"_bucket", labels+",le=\"+Inf\"", float64(h.GetSampleCount()))
 		writeSample(b, name+"_sum", labels, h.GetSampleSum())
 		writeSample(b, name+"_count", labels, float64(h.GetSampleCount()))
+	case dto.MetricType_SUMMARY:
+		for _, q := range m.GetSummary().GetQuantile() {
+			writeSample(b, name, labels+",quantile=\""+strconv.FormatFloat(q.GetQuantile(), 'g', -1, 64)+"\"", q.GetValue())
+		}
+		writeSample(b, name+"_sum", labels, m.GetSummary().GetSampleSum())
+		writeSample(b, name+"_count", labels, float64(m.GetSummary().GetSampleCount()))
 	default:
 		writeSample(b, name, labels, m.GetGauge().GetValue())
 	}

@@ -329,7 +329,7 @@ func (t *Term) Stats() Stats {
 	t.mu.Unlock()
 	return Stats{
 		Last: t.Last(), Durable: t.Durable(), Records: c.records.Load(), Bytes: c.bytes.Load(), WriteTime: time.Duration(c.nanos.Load()),
-		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
+		Snapshots: c.snapshots.Load(), SnapshotErrors: c.snapshotErrors.Load(), SnapshotTimes: c.times(), SnapshotBytes: uint64(t.keeper.snapshotBytes.Load()),
 		Harm: harm, Unacked: t.undurable(), Failed: t.Err() != nil && t.Err() != errClosed,
 	}
 }

@@ -43,7 +43,7 @@ func (t *Term) maybeSnapshot(ctx context.Context) error {
 	k.wrote.Add(-wrote)
 	k.snapshotBytes.Store(p.Bytes)
 	k.due, k.dueSince = &p, t.boot()
-	t.stats.snapshots.Add(1)
+	t.stats.snapshotMade(time.Since(began))
 	t.shelf.log.Info("snapshot made", zap.Uint64("up_to", p.Last), zap.Int64("bytes", p.Bytes), zap.String("by", maker), zap.Duration("took", time.Since(began)))
 	return nil
 }

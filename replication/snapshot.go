@@ -53,7 +53,7 @@ func (j *Journal) maybeSnapshot(ctx context.Context, running *sync.WaitGroup) er
 		bytes, err := j.makeSnapshot(ctx, upTo)
 		switch {
 		case err == nil:
-			j.stats.snapshots.Add(1)
+			j.stats.snapshotMade(time.Since(began))
 			j.cfg.Log.Info("snapshot made", zap.Uint64("up_to", upTo), zap.Int64("bytes", bytes), zap.Duration("took", time.Since(began)))
 		case ctx.Err() == nil:
 			j.stats.snapshotErrors.Add(1)

@@ -1043,4 +1043,26 @@ const (
 	FamilyMemoryMs = 24 * 3600_000
 	// FamilyLookMs is how often the living are looked through for notes to renew.
 	FamilyLookMs = 60_000
+// What requests in unknown layouts may take.
+const (
+	// MetricsStrangeArguments bounds the layouts of arguments that are counted one by one: a release that nobody knows yet has
+	// a few dozen, and peers must not be able to make series without end.
+	MetricsStrangeArguments = 256
+	// StrangeArgumentsTold bounds the peers and layouts of which it is remembered that the log has a line of them: some hundred
+	// hosts with a few calls each. Beyond it they are only counted.
+	StrangeArgumentsTold = 4096
+)
+
+// What requests for soft pins may have.
+const (
+	// AdminPinKeys bounds the keys of one request, as in 0.3.14.
+	AdminPinKeys = 4096
+	// AdminPinBodyBytes bounds its body: so many keys of 2 KiB.
+	AdminPinBodyBytes = 8 << 20
+)
+
+// What HTTP pages, logs and metrics need beyond that.
+const (
+	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
+	MetricsRefusalCodes = 100
 )
