@@ -52,6 +52,9 @@ func (v *idleValue) Set(text string) error {
 	return nil
 }
 
+// idlePrefix begins the help of flags without effect.
+const idlePrefix = "no effect here: "
+
 // AddIdle declares flags without effect, as far as the set has none of the name.
 func AddIdle(fs *pflag.FlagSet, flags ...Idle) {
 	for _, x := range flags {
@@ -62,7 +65,7 @@ func AddIdle(fs *pflag.FlagSet, flags ...Idle) {
 		if kind == "double" {
 			kind = "float64"
 		}
-		f := fs.VarPF(&idleValue{text: x.Default, kind: kind, allowed: x.Allowed}, x.Name, "", "no effect here: "+x.Why)
+		f := fs.VarPF(&idleValue{text: x.Default, kind: kind, allowed: x.Allowed}, x.Name, "", idlePrefix+x.Why)
 		if kind == "bool" {
 			f.NoOptDefVal = "true"
 		}
