@@ -68,8 +68,8 @@ func TestHostsThatCannotBeListenedOn(t *testing.T) {
 	}
 }
 
-// TestHostsToListenOn opens the ports on every spelling of an address.
-func TestHostsToListenOn(t *testing.T) {
+// TestP04HostsToListenOn opens the ports on every spelling of an address.
+func TestP04HostsToListenOn(t *testing.T) {
 	for host, dial := range map[string][]string{
 		"127.0.0.1": {"127.0.0.1"},
 		"::1":       {"::1"},

@@ -53,7 +53,8 @@ func settings(t *testing.T, args ...string) map[string]string {
 	return all
 }
 
-func TestGoodCommandLines(t *testing.T) {
+// TestP03Spellings gives flags in every spelling, and finds the same value in what is in force.
+func TestP03Spellings(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		want string // setting=value
