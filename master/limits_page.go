@@ -29,6 +29,7 @@ func (d *doors) limitRows() []limitRow {
 		{"rpc_calls_of_one_address", limits.RPCPeerCalls, "unanswered calls", "address", &calls.PeerCalls, &calls.CallsRefused},
 		{"rpc_frame", limits.RPCFrameBytes, "bytes", "call", nil, &calls.ProtocolErrors},
 		{"rpc_large_frames", limits.RPCLargeBytes, "bytes", "call port", &calls.LargeBytes, &calls.BusyClosed},
+		{"rpc_large_frames_of_one_address", limits.RPCPeerLargeBytes, "bytes", "address", nil, nil},
 		{"rpc_half_frame", limits.RPCHalfFrameMs, "ms", "call", nil, &calls.HalfFrames},
 		{"rpc_pending_replies", limits.RPCPendingBytes, "bytes", "connection", nil, &calls.SlowReaders},
 		{"rpc_reply_stall", limits.RPCStallMs, "ms", "connection", nil, nil},

@@ -14,6 +14,9 @@ type Peers struct {
 
 // Peer is one address with at least one connection.
 type Peer struct {
+	// LargeBytes is what its connections hold of large frames; whoever holds them counts.
+	LargeBytes atomic.Int64
+
 	addr  netip.Addr
 	conns int // under the lock of Peers
 	calls atomic.Int64

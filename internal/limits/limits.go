@@ -1045,6 +1045,9 @@ const (
 	RPCPeerConns = RPCConns / 2
 	// RPCPeerCalls is how many calls of one address may be unanswered: one for each of its connections, and as many parked.
 	RPCPeerCalls = 2 * RPCPeerConns
+	// RPCPeerLargeBytes is what one address may hold of large frames: four of the largest at once, and the others have three quarters of
+	// RPCLargeBytes.
+	RPCPeerLargeBytes = RPCLargeBytes / 4
 	// DataPeerConns and HandshakePeerConns are the same for the ports of a segment daemon. A peer holds a handshake for
 	// milliseconds; one that holds many is stuck, and the others are to get theirs.
 	DataPeerConns      = DataConns / 2

@@ -54,6 +54,8 @@ type ServerConfig struct {
 	// LargeBytesMax is how much all connections together may hold of frames above limits.RPCKeepBytes that are not
 	// complete yet; who would need more is disconnected. 0 means limits.RPCLargeBytes.
 	LargeBytesMax int64
+	// PeerLargeBytesMax is the same for the connections of one address. 0 means limits.RPCPeerLargeBytes.
+	PeerLargeBytesMax int64
 	// ConnsMax is how many connections may be open; further ones are closed at once. 0 means limits.RPCConns.
 	ConnsMax int64
 	// PeerConnsMax is how many of them one address may have. 0 means limits.RPCPeerConns.
@@ -94,6 +96,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	}
 	if c.ConnsMax <= 0 {
 		c.ConnsMax = limits.RPCConns
+	}
+	if c.PeerLargeBytesMax <= 0 {
+		c.PeerLargeBytesMax = limits.RPCPeerLargeBytes
 	}
 	if c.PeerConnsMax <= 0 {
 		c.PeerConnsMax = limits.RPCPeerConns
@@ -291,6 +296,7 @@ func (s *Server) newConn(tcp *net.TCPConn, peer *access.Peer) (*Conn, error) {
 	}
 	c := &Conn{srv: s, peer: peer, id: s.lastID.Add(1), raw: raw, remote: raw.RemoteAddr(), local: raw.LocalAddr()}
 	c.in = inbox{limit: s.cfg.FrameBytesMax, request: true, large: &s.largeBytes, largeMax: s.cfg.LargeBytesMax}
+	c.in.peerLarge, c.in.peerMax = &peer.LargeBytes, s.cfg.PeerLargeBytesMax
 	c.rep.raw, c.rep.stall, c.rep.limit, c.rep.sent = raw, s.cfg.StallTimeout, s.cfg.PendingBytesMax, &s.counters.bytesOut
 	c.rep.idle.L = &c.rep.mu
 	return c, nil
