@@ -1,6 +1,7 @@
 package gflag
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func (v *idleValue) Set(text string) error {
 		ok = isFloat(text)
 	}
 	if !ok {
-		return fmt.Errorf("%q is no %s", text, typeName(v.kind))
+		return errors.New(boundsOf[typeName(v.kind)])
 	}
 	if len(v.allowed) > 0 && !slices.Contains(v.allowed, text) {
 		return fmt.Errorf("want one of %s", strings.Join(v.allowed, ", "))
