@@ -9,7 +9,7 @@ import (
 // limitRow is one bound as /limits shows it.
 type limitRow struct {
 	Name    string  `json:"name"`
-	Limit   int64   `json:"limit"`
+	Limit   int64   `json:"limit,omitempty"`
 	Unit    string  `json:"unit"`
 	Per     string  `json:"per"`
 	Now     *int64  `json:"now,omitempty"`

@@ -41,7 +41,7 @@ func (d *Daemon) AllowPeers(networks string) error {
 // limitRow is one bound as /limits shows it.
 type limitRow struct {
 	Name    string  `json:"name"`
-	Limit   int64   `json:"limit"`
+	Limit   int64   `json:"limit,omitempty"`
 	Unit    string  `json:"unit"`
 	Per     string  `json:"per"`
 	Now     *int64  `json:"now,omitempty"`
