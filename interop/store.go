@@ -171,6 +171,7 @@ type Reads struct {
 	Reads  int      `json:"reads"`
 	Failed int      `json:"failed"`
 	First  []string `json:"first"`
+	P99Ms  float64  `json:"p99_ms"` // of one read
 }
 
 // ReadMany reads random ones of the items from several threads and compares each.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,17 +20,19 @@ import (
 // server; else their bytes are passed on to whoever does, and wait a while when nobody does. So a client that knows this
 // address only, or still, is served at once.
 type gate struct {
-	ln     *net.TCPListener
-	self   string // what the leader's key has when this master leads
-	fixed  family // of whoever connects here; familyUnknown: to be found out
-	follow func() (view replication.View, changed <-chan struct{})
-	secret func(ctx context.Context, view replication.View) (replication.Secret, error) // that the leader knows members by
-	forget func(view replication.View)                                                  // the secret is not right
-	log    *zap.Logger
-	ctx    context.Context // ends the gate
-	guests sync.WaitGroup
-	mute   atomic.Int64  // term whose leader was told of guests in vain, which is logged once
-	slots  chan struct{} // bounds the connections that wait or are passed on
+	ln    *net.TCPListener
+	self  string // what the leader's key has when this master leads
+	fixed family // of whoever connects here; familyUnknown: to be found out
+	// welcome tells who may come in.
+	welcome func(addr netip.Addr) bool
+	follow  func() (view replication.View, changed <-chan struct{})
+	secret  func(ctx context.Context, view replication.View) (replication.Secret, error) // that the leader knows members by
+	forget  func(view replication.View)                                                  // the secret is not right
+	log     *zap.Logger
+	ctx     context.Context // ends the gate
+	guests  sync.WaitGroup
+	mute    atomic.Int64  // term whose leader was told of guests in vain, which is logged once
+	slots   chan struct{} // bounds the connections that wait or are passed on
 
 	mu     sync.Mutex
 	inside *inlet        // nil while this master does not lead
@@ -66,7 +69,7 @@ func newGate(ctx context.Context, p callPort, self string, m *replication.Member
 		return nil, errors.New("a call port that is no TCP port")
 	}
 	return &gate{
-		ln: tcp, self: self, fixed: p.fixed, follow: m.View, secret: m.SecretOf, forget: m.ForgetSecret, log: log, ctx: ctx,
+		ln: tcp, self: self, fixed: p.fixed, welcome: func(netip.Addr) bool { return true }, follow: m.View, secret: m.SecretOf, forget: m.ForgetSecret, log: log, ctx: ctx,
 		slots: make(chan struct{}, limits.GateConns), opened: make(chan struct{}),
 	}, nil
 }
@@ -78,6 +81,8 @@ func (g *gate) run() error {
 	for {
 		c, err := g.ln.AcceptTCP()
 		switch {
+		case err == nil && !g.welcome(c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()):
+			_ = c.Close() // before a byte of it is read
 		case err == nil:
 			g.admit(c, nil, g.hostOf(c))
 		case g.ctx.Err() != nil:

@@ -28,7 +28,8 @@ func procWith(t *testing.T, ephemeral, reserved string) string {
 	return root
 }
 
-func TestPortRules(t *testing.T) {
+// TestP02FixedPorts refuses ports that outgoing connections or clients may take, and names the range.
+func TestP02FixedPorts(t *testing.T) {
 	for _, c := range []struct {
 		ephemeral, reserved string
 		port                int

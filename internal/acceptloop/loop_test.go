@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -176,5 +177,48 @@ func TestLastingFailureEndsTheLoop(t *testing.T) {
 	loop := Loop{Max: 1, Handle: echoOnce}
 	if err := loop.Run(context.Background(), ln); !errors.Is(err, broken) {
 		t.Fatalf("Run = %v, want the listener's failure", err)
+	}
+}
+
+// TestUnwelcomeAndGreedy closes connections of addresses that are not let in, and those beyond the limit of one address; the
+// places of others are not touched.
+func TestUnwelcomeAndGreedy(t *testing.T) {
+	ln := listen(t)
+	stop := start(t, &Loop{Max: 4, Handle: echoOnce, Admit: func(netip.Addr) bool { return false }}, ln)
+	for range 10 { // more than there are places
+		if b, _ := io.ReadAll(dial(t, ln)); len(b) != 0 {
+			t.Fatal("somebody from outside was served")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, overflow := range []func(net.Conn){nil, func(c net.Conn) { c.Close() }} {
+		ln = listen(t)
+		started := make(chan struct{}, 9)
+		stop = start(t, &Loop{
+			Max: 4, PeerMax: 1, Overflow: overflow,
+			Handle: func(conn net.Conn) { started <- struct{}{}; echoOnce(conn) },
+		}, ln)
+		first := dial(t, ln)
+		<-started
+		for range 10 {
+			if b, _ := io.ReadAll(dial(t, ln)); len(b) != 0 {
+				t.Fatal("one address had two at once")
+			}
+		}
+		first.Write([]byte{1})
+		if b, err := io.ReadAll(first); err != nil || len(b) != 1 {
+			t.Fatalf("echo: %v, %v", b, err)
+		}
+		for served := false; !served; { // the place is free a moment after the connection is gone
+			next := dial(t, ln)
+			next.Write([]byte{1})
+			b, _ := io.ReadAll(next)
+			served = len(b) == 1
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

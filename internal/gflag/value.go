@@ -104,21 +104,31 @@ func assign(fs *pflag.FlagSet, f found, value string) error {
 	case "float32", "float64":
 		plain = strings.TrimLeft(value, " \t\n")
 	}
-	if ok {
+	if ok { // it is a number, or whatever the kind is; the flag may want less of them
 		err := fs.Set(f.flag.Name, plain)
 		if err == nil {
 			return nil
 		}
+		// The program's own check has the reason; pflag's wrapping only repeats name and value.
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) {
+			err = invalid.Unwrap()
+		}
 		if typeName(kind) == "string" {
-			// The program's own check has the reason; pflag's wrapping only repeats name and value.
-			var invalid *pflag.InvalidValueError
-			if errors.As(err, &invalid) {
-				err = invalid.Unwrap()
-			}
 			return fmt.Errorf("failed validation of new value '%s' for flag '%s': %w", value, f.name, err)
 		}
+		if bounds := boundsOf[typeName(kind)]; strings.HasPrefix(err.Error(), "must be ") || strings.HasPrefix(err.Error(), "strconv.") { // pflag's own words
+			err = errors.New(bounds)
+		}
+		return fmt.Errorf("illegal value '%s' specified for %s flag '%s': %w", value, typeName(kind), f.name, err)
 	}
 	return fmt.Errorf("illegal value '%s' specified for %s flag '%s'", value, typeName(kind), f.name)
+}
+
+// boundsOf says what numbers there are of a kind.
+var boundsOf = map[string]string{
+	"int32": "want -2147483648 to 2147483647", "uint32": "want 0 to 4294967295", "int64": "want a number of 64 bits",
+	"uint64": "want a number of 64 bits, from 0", "double": "want a number",
 }
 
 func parseBool(value string) (on, ok bool) {
@@ -142,6 +152,22 @@ func parseUnsigned(value string) (string, bool) {
 	digits, base := numberBase(value)
 	v, err := strconv.ParseUint(strings.TrimPrefix(digits, "+"), base, 64)
 	return strconv.FormatUint(v, 10), err == nil
+}
+
+// fits tells whether a number in plain decimal has a place in so many bits.
+func fits(text string, signed bool, bits int) bool {
+	var err error
+	if signed {
+		_, err = strconv.ParseInt(text, 10, bits)
+	} else {
+		_, err = strconv.ParseUint(text, 10, bits)
+	}
+	return err == nil
+}
+
+func isFloat(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
 }
 
 func numberBase(value string) (digits string, base int) {

@@ -1043,6 +1043,8 @@ const (
 	FamilyMemoryMs = 24 * 3600_000
 	// FamilyLookMs is how often the living are looked through for notes to renew.
 	FamilyLookMs = 60_000
+)
+
 // What requests in unknown layouts may take.
 const (
 	// MetricsStrangeArguments bounds the layouts of arguments that are counted one by one: a release that nobody knows yet has
@@ -1065,4 +1067,33 @@ const (
 const (
 	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
 	MetricsRefusalCodes = 100
+)
+
+// Command lines, access and what one peer may take.
+const (
+	// ConfigFileBytes and ConfigFileDepth bound a configuration file: all flags with long values are a hundredth of it, and no
+	// key of the published masters lies inside a map at all.
+	ConfigFileBytes = 1 << 20
+	ConfigFileDepth = 16
+
+	// AccessNetworks bounds a list of networks: it is gone through at every connection.
+	AccessNetworks = 1024
+	// AccessTokensBytes bounds a file of tokens: a thousand of them, each compared at every request.
+	AccessTokensBytes = 64 << 10
+	// AccessTokenBytesMin is the shortest token: 16 random characters are not guessed over a network.
+	AccessTokenBytesMin = 16
+
+	// RPCPeerConns is how many connections one address may have to a master: half of all, so that one host that leaks them
+	// leaves room for the others. A host of 16 processes with a pool of 100 each has a tenth of it; a standby passes the
+	// connections of many clients on under its own address.
+	RPCPeerConns = RPCConns / 2
+	// RPCPeerCalls is how many calls of one address may be unanswered: one for each of its connections, and as many parked.
+	RPCPeerCalls = 2 * RPCPeerConns
+	// RPCPeerLargeBytes is what one address may hold of large frames: four of the largest at once, and the others have three quarters of
+	// RPCLargeBytes.
+	RPCPeerLargeBytes = RPCLargeBytes / 4
+	// DataPeerConns and HandshakePeerConns are the same for the ports of a segment daemon. A peer holds a handshake for
+	// milliseconds; one that holds many is stuck, and the others are to get theirs.
+	DataPeerConns      = DataConns / 2
+	HandshakePeerConns = HandshakeConns / 2
 )

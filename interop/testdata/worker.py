@@ -321,8 +321,8 @@ def write_many(r):
 
 @op
 def read_many(r):
-    """Random reads of known objects from several threads; reports the failures."""
-    st, items, lock, bad = STORES[r["store"]], r["items"], threading.Lock(), []
+    """Random reads of known objects from several threads; reports the failures, and how long the slow ones took."""
+    st, items, lock, bad, times = STORES[r["store"]], r["items"], threading.Lock(), [], []
     want = [blob(i["size"], i["seed"]) for i in items]
     share = -(-r["reads"] // r["threads"])
 
@@ -330,13 +330,16 @@ def read_many(r):
         dice = random.Random(r["dice"] * 1000 + thread)
         for _ in range(share):
             n = dice.randrange(len(items))
+            began = time.perf_counter()
             got = st.get(items[n]["key"])
+            times.append(time.perf_counter() - began)
             if got != want[n]:
                 with lock:
                     bad.append(f"{items[n]['key']}: {len(got)} bytes instead of {len(want[n])}")
 
     in_threads(r["threads"], work)
-    return {"reads": share * r["threads"], "failed": len(bad), "first": bad[:3]}
+    times.sort()
+    return {"reads": share * r["threads"], "failed": len(bad), "first": bad[:3], "p99_ms": 1000 * times[len(times) * 99 // 100]}
 
 
 @op

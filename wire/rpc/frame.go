@@ -28,7 +28,7 @@ var (
 	ErrHalfFrame = errors.New("frame not completed in time")
 	// ErrIdle: nothing was asked for as long as the idle timeout.
 	ErrIdle = errors.New("connection idle for too long")
-	// ErrBusy: all connections together hold as much of large frames as they may.
+	// ErrBusy: all connections together, or those of one address, hold as much of large frames as they may.
 	ErrBusy = errors.New("too many large frames under way")
 	// ErrSlowReader: the peer does not take its replies.
 	ErrSlowReader = errors.New("peer does not read its replies")

@@ -19,6 +19,9 @@ type inbox struct {
 	large     *atomic.Int64 // what all connections of the server hold in buffers of large frames; nil = nobody counts
 	largeMax  int64
 	largeHeld int64 // this one's part of it
+
+	peerLarge *atomic.Int64 // the same for the connections of one address; nil = nobody counts
+	peerMax   int64
 }
 
 // space is where the next bytes go; never empty.
@@ -91,7 +94,7 @@ func (b *inbox) partial() bool { return b.start < b.end || b.skip > 0 }
 
 // settle makes room for the next read. The buffer grows with the bytes that came: at once up to limits.RPCKeepBytes, then
 // by doubling, so that an announced length alone takes no memory. It shrinks as soon as a large frame has been taken. The
-// error is ErrBusy: all connections together hold as much of large frames as they may.
+// error is ErrBusy: all connections together, or those of this address, hold as much of large frames as they may.
 func (b *inbox) settle() error {
 	rest := b.end - b.start
 	if rest == 0 {
@@ -138,6 +141,11 @@ func (b *inbox) hold(size int) bool {
 		b.large.Add(-more)
 		return false
 	}
+	if b.peerLarge != nil && b.peerLarge.Add(more) > b.peerMax {
+		b.peerLarge.Add(-more)
+		b.large.Add(-more)
+		return false
+	}
 	b.largeHeld += more
 	return true
 }
@@ -146,6 +154,9 @@ func (b *inbox) hold(size int) bool {
 func (b *inbox) release() {
 	if b.largeHeld > 0 {
 		b.large.Add(-b.largeHeld)
+		if b.peerLarge != nil {
+			b.peerLarge.Add(-b.largeHeld)
+		}
 		b.largeHeld = 0
 	}
 }

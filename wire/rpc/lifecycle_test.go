@@ -248,25 +248,27 @@ func TestListenerOfAnotherKind(t *testing.T) {
 	}
 }
 
-// Half frames of many peers together take no more than the server's share; whoever would need more goes, and what the
-// others held is free again when they go.
+// Half frames of many peers together take no more than the server's share, and those of one address no more than its own;
+// whoever would need more goes, and what the others held is free again when they go.
 func TestLargeFramesOfManyPeers(t *testing.T) {
 	const share = 4 << 20
-	r := start(t, ServerConfig{LargeBytesMax: share})
-	frame := request(1, doEcho, make([]byte, 3<<20))
-	for round := range 2 {
-		first := r.connect(t)
-		write(t, first, frame[:len(frame)-1])
-		waitFor(t, "the first half frame is held", func() bool { return r.srv.largeBytes.Load() >= 3<<20 })
-		second := r.connect(t)
-		_, _ = second.Write(frame[:len(frame)-1]) // it may be cut while it writes
-		waitFor(t, "the second is cut", func() bool { return r.srv.Stats().BusyClosed == uint64(round+1) })
-		r.stillServes(t)
-		write(t, first, frame[len(frame)-1:])
-		if f := readReply(t, first); len(f.body) != 3<<20 {
-			t.Fatalf("the first frame came back with %d bytes", len(f.body))
+	for _, cfg := range []ServerConfig{{LargeBytesMax: share}, {PeerLargeBytesMax: share}} {
+		r := start(t, cfg)
+		frame := request(1, doEcho, make([]byte, 3<<20))
+		for round := range 2 {
+			first := r.connect(t)
+			write(t, first, frame[:len(frame)-1])
+			waitFor(t, "the first half frame is held", func() bool { return r.srv.largeBytes.Load() >= 3<<20 })
+			second := r.connect(t)
+			_, _ = second.Write(frame[:len(frame)-1]) // it may be cut while it writes
+			waitFor(t, "the second is cut", func() bool { return r.srv.Stats().BusyClosed == uint64(round+1) })
+			r.stillServes(t)
+			write(t, first, frame[len(frame)-1:])
+			if f := readReply(t, first); len(f.body) != 3<<20 {
+				t.Fatalf("the first frame came back with %d bytes", len(f.body))
+			}
+			first.Close()
+			waitFor(t, "nothing is held", func() bool { return r.srv.largeBytes.Load() == 0 })
 		}
-		first.Close()
-		waitFor(t, "nothing is held", func() bool { return r.srv.largeBytes.Load() == 0 })
 	}
 }
