@@ -15,6 +15,7 @@ type AdminSource interface {
 	WorkloadSource
 	TenantSource
 	DrainSource
+	InspectSource
 	// Standing tells the role of this process in the cluster.
 	Standing() Standing
 	// Keys yields the readable keys and holds no lock while it does.

@@ -297,6 +297,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 func (s *Service) ready() error {
 	s.suspicion = newSuspicion(s.cat, s.clock, s.log)
 	s.suspicion.pinged = s.families.lastPing
+	s.suspicion.from = s.families.addressOf
 	s.registerPuts()
 	s.registerReads()
 	s.registerRemoves()

@@ -1029,4 +1029,8 @@ const (
 const (
 	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
 	MetricsRefusalCodes = 100
+	// InspectPage is how many items a list of clients, segments, objects or tasks has when the query does not say,
+	// InspectPageMax the most it may ask for: an item takes some hundred bytes, a key up to thousands.
+	InspectPage    = 100
+	InspectPageMax = 1_000
 )
