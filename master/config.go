@@ -145,6 +145,14 @@ type Config struct {
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
+	// RPCAllowFrom are the networks whose hosts may call, with commas between; empty is all.
+	RPCAllowFrom string
+	// AdminTokens, when set, is the file of the tokens that the admin port asks for.
+	AdminTokens string
+	// AdminCert and AdminKey, when set, are the files that the admin port speaks TLS with; with AdminClientCA callers need a
+	// certificate as well.
+	AdminCert, AdminKey, AdminClientCA string
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -222,7 +230,7 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkPortsDiffer} {
+	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkPortsDiffer, c.checkAccess} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -337,7 +345,7 @@ func (c *Config) String() string {
 	if c.MultiTenants {
 		add("enable_multi_tenants", c.MultiTenants)
 		add("tenant_quota_connector_type", c.TenantPolicyType)
-		add("tenant_quota_connector_uri", strings.ReplaceAll(c.TenantPolicyURI, ",", ";"))
+		add("tenant_quota_connector_uri", listText(c.TenantPolicyURI))
 		add("tenant_eviction_high_watermark_ratio", c.TenantWatermark)
 		add("tenant_quota_evict_on_put", c.TenantsEvictOnPut)
 	}
@@ -350,7 +358,7 @@ func (c *Config) String() string {
 	if c.HA {
 		add("enable_ha", c.HA)
 		add("ha_backend_type", c.HABackend)
-		add("ha_backend_connstring", strings.ReplaceAll(c.HAConnString, ",", ";"))
+		add("ha_backend_connstring", listText(c.HAConnString))
 		add("cluster_id", c.ClusterID)
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
@@ -362,11 +370,15 @@ func (c *Config) String() string {
 		}
 		c.Etcd.Flags(add)
 	}
+	c.addAccess(add)
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}
 	return b.String()[2:]
 }
+
+// listText is a list in the start line, which has commas between settings.
+func listText(list string) string { return strings.ReplaceAll(list, ",", ";") }
 
 // With returns the settings with the ports that were really opened.
 func (c Config) With(p Ports) Config {

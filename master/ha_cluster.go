@@ -78,13 +78,14 @@ func (s *Server) runCluster(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		g.welcome = s.admit
 		c.gates = append(c.gates, g)
 		group.Go(g.run)
 	}
 	if s.events != nil {
 		group.Go(func() error { return s.events.Run(living) })
 	}
-	s.serveHTTP(living, group, s.listen.admin, s.admin)
+	s.serveHTTP(living, group, s.listen.admin, s.guarded(s.admin))
 	if s.listen.metadata != nil {
 		s.serveHTTP(living, group, s.listen.metadata, http.HandlerFunc(c.serveMetadata))
 	}
@@ -133,9 +134,10 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	if err != nil {
 		return err
 	}
-	turn := &Server{cfg: s.cfg, log: s.log, events: s.events}
+	turn := &Server{cfg: s.cfg, log: s.log, events: s.events, doors: s.doors}
 	turn.use(service)
 	c.exchange(service, turn.metadata)
+	service.cat.Retune(*s.doors.tuning.Load()) // after the exchange: a reload from now on finds the service
 	defer c.exchange(nil, nil)
 	// Who leaves must not wait for etcd for ever.
 	defer context.AfterFunc(ctx, func() {

@@ -33,7 +33,8 @@ type Server struct {
 	up       chan struct{} // closed when all that Run starts runs for the first time
 	started  sync.Once
 	events   *kvevents.Publisher // nil: nobody is told of objects
-	cluster  *cluster            // nil unless this master is one of several
+	doors    *doors
+	cluster  *cluster // nil unless this master is one of several
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -42,10 +43,13 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: log, up: make(chan struct{})}
+	var err error
+	if s.doors, err = cfg.openDoors(); err != nil {
+		return nil, err
+	}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	var err error
 	if s.events, err = cfg.openEvents(); err != nil {
 		s.listen.close()
 		return nil, err
@@ -119,7 +123,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return s.runCluster(ctx)
 	}
 	return s.serve(ctx, s.listen.callPorts(), func(ctx context.Context, group *errgroup.Group) {
-		s.serveHTTP(ctx, group, s.listen.admin, s.admin)
+		s.serveHTTP(ctx, group, s.listen.admin, s.guarded(s.admin))
 		if s.events != nil {
 			group.Go(func() error { return s.events.Run(ctx) })
 		}
@@ -179,15 +183,25 @@ func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, p callPort
 		Nagle:       !s.cfg.RPCNoDelay,
 		Std:         s.cfg.IO == "std",
 		HandOver:    p.handOver,
+		Admit:       s.admit,
 	}, &port{Service: s.service, fixed: p.fixed})
 	s.rpc = append(s.rpc, srv)
-	group.Go(func() error { return srv.Serve(ctx, p.Listener) })
+	ended := s.doors.answering(srv)
+	group.Go(func() error {
+		defer ended()
+		return srv.Serve(ctx, p.Listener)
+	})
 }
 
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
 	srv := newHTTPServer(h)
+	srv.ErrorLog = quietly(s.log)
+	open := netutil.LimitListener(ln, limits.HTTPConnections)
+	if ln == s.listen.admin {
+		open = s.doors.secured(open)
+	}
 	group.Go(func() error {
-		if err := srv.Serve(netutil.LimitListener(ln, limits.HTTPConnections)); err != http.ErrServerClosed {
+		if err := srv.Serve(open); err != http.ErrServerClosed {
 			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
 		}
 		return nil

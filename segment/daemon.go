@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mooncake/descriptor"
+	"mooncake/internal/access"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 	"mooncake/tcp"
@@ -30,6 +31,8 @@ type Daemon struct {
 	clientID  wire.UUID
 	segmentID wire.UUID
 	listeners listeners
+	// peerNetworks are those that may connect to the handshake port and the data port.
+	peerNetworks access.Networks
 	// published is the name in the descriptor: the endpoint without a metadata server, the segment's name with one.
 	published string
 
@@ -63,6 +66,9 @@ func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
 		cfg: cfg, log: log,
 		remountWanted: make(chan struct{}, 1),
 		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
+	}
+	if err := d.AllowPeers(cfg.PeerAllowFrom); err != nil {
+		return nil, err
 	}
 	if err := d.open(ctx); err != nil {
 		return nil, err
@@ -201,6 +207,7 @@ func (d *Daemon) openServices() error {
 	handshake := descriptor.ServerConfig{
 		Describe: func(asker *descriptor.Segment) (*descriptor.Segment, error) { return d.describeTo(asker), nil },
 		Log:      d.log.Named("handshake"),
+		Admit:    d.admit,
 	}
 	if d.rails != nil {
 		handshake.Connect = d.connect

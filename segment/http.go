@@ -62,6 +62,7 @@ func (d *Daemon) httpHandler() http.Handler {
 		w.Header().Set("Content-Type", "text/plain")
 		io.WriteString(w, d.metricsSummary())
 	})
+	mux.HandleFunc("GET /limits", d.serveLimits)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, struct {
 			Version string `json:"version"`

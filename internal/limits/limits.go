@@ -1034,3 +1034,29 @@ const (
 	InspectPage    = 100
 	InspectPageMax = 1_000
 )
+
+// Command lines, access and what one peer may take.
+const (
+	// ConfigFileBytes and ConfigFileDepth bound a configuration file: all flags with long values are a hundredth of it, and no
+	// key of the published masters lies inside a map at all.
+	ConfigFileBytes = 1 << 20
+	ConfigFileDepth = 16
+
+	// AccessNetworks bounds a list of networks: it is gone through at every connection.
+	AccessNetworks = 1024
+	// AccessTokensBytes bounds a file of tokens: a thousand of them, each compared at every request.
+	AccessTokensBytes = 64 << 10
+	// AccessTokenBytesMin is the shortest token: 16 random characters are not guessed over a network.
+	AccessTokenBytesMin = 16
+
+	// RPCPeerConns is how many connections one address may have to a master: half of all, so that one host that leaks them
+	// leaves room for the others. A host of 16 processes with a pool of 100 each has a tenth of it; a standby passes the
+	// connections of many clients on under its own address.
+	RPCPeerConns = RPCConns / 2
+	// RPCPeerCalls is how many calls of one address may be unanswered: one for each of its connections, and as many parked.
+	RPCPeerCalls = 2 * RPCPeerConns
+	// DataPeerConns and HandshakePeerConns are the same for the ports of a segment daemon. A peer holds a handshake for
+	// milliseconds; one that holds many is stuck, and the others are to get theirs.
+	DataPeerConns      = DataConns / 2
+	HandshakePeerConns = HandshakeConns / 2
+)
