@@ -49,7 +49,9 @@ var Alone = Standing{Role: "leader", State: "serving", Ready: true}
 
 // adminHandler returns the admin pages of this master.
 func (s *Service) adminHandler(*Server) http.Handler {
-	return NewAdmin(s, s.calls, adminBuild)
+	a := NewAdmin(s, s.calls, adminBuild)
+	a.addDebug(s.callLog, s.cfg.Pprof)
+	return a
 }
 
 // adminBuild is what /version and the build series say: the number of the protocol generation that clients ask for, and
