@@ -418,4 +418,5 @@ func (c *Config) addJournal(add func(name string, value any)) {
 		add("journal_sync", c.JournalSync)
 		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
 		add("force_empty", c.ForceEmpty)
-	}}
+	}
+}
