@@ -15,13 +15,13 @@ func TestLogFormats(t *testing.T) {
 		var out bytes.Buffer
 		log, stop := logger(&out, zap.NewAtomicLevel(), format)
 		log.Info("an event", zap.String("key", "a\nb"), zap.Int("n", 1))
-		for range 1000 {
+		for range 5 {
 			log.Warn("again", zap.String("peer", "x"))
 		}
 		log.Debug("not to be seen")
 		stop()
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if len(lines) != 3 || !strings.Contains(lines[2], `"repeated":999`) && !strings.Contains(lines[2], `"repeated": 999`) {
+		if len(lines) != 3 || !strings.Contains(lines[2], `"repeated":4`) && !strings.Contains(lines[2], `"repeated": 4`) {
 			t.Errorf("%s: %q", format, lines)
 		}
 		for _, line := range lines {
