@@ -1,4 +1,4 @@
-# make build | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm
+# make build | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -25,7 +25,7 @@ UNIT = $$(go list ./... | grep -v '^mooncake/interop')
 # The segment daemon speaks RDMA where libibverbs-dev is installed.
 HAVE_VERBS = $(wildcard /usr/include/infiniband/verbs.h)
 
-.PHONY: build install prepare lint unit interop test demo run bench soak fuzz rdma asan vm clean distclean
+.PHONY: build install prepare lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
 
 build:
 	@mkdir -p bin
@@ -90,6 +90,11 @@ asan: prepare
 # A command in the emulated machine, for trying things: make vm CMD='ibv_devices'
 vm: prepare
 	go run ./interop/vm/run -- bash -c '$(CMD)'
+
+# Debian's Prometheus scrapes a running master: no query of a dashboard without an answer, rules that are evaluated.
+dashboards:
+	@go run ./interop/prepare demo
+	@go run ./interop/dashboards
 
 fuzz:
 	@go list -f '{{$$p := .ImportPath}}{{range .TestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \

@@ -153,6 +153,16 @@ type Config struct {
 	// certificate as well.
 	AdminCert, AdminKey, AdminClientCA string
 
+	// SlowCall is from how long on in its handler a call is kept at /debug/slow; 0 = never.
+	SlowCall time.Duration
+	// Pprof serves profiles of this process at /debug/pprof.
+	Pprof bool
+	// Reporting has the log say once a minute what is stored and was asked for.
+	Reporting bool
+	// MetadataTokenFile, when set, has the token that requests to the metadata server must carry.
+	MetadataTokenFile string
+	callLog           *callLog // of this process; nil: the service makes one
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -174,6 +184,7 @@ func DefaultConfig() Config {
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
 		suspectAfter: limits.SuspectMissedPingsMs * time.Millisecond, JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
+		SlowCall: 100 * time.Millisecond, Reporting: true,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }
@@ -230,7 +241,7 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkPortsDiffer, c.checkAccess} {
+	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkLog, c.checkPortsDiffer, c.checkAccess} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -349,12 +360,7 @@ func (c *Config) String() string {
 		add("tenant_eviction_high_watermark_ratio", c.TenantWatermark)
 		add("tenant_quota_evict_on_put", c.TenantsEvictOnPut)
 	}
-	if c.DataDir != "" {
-		add("data_dir", c.DataDir)
-		add("journal_sync", c.JournalSync)
-		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
-		add("force_empty", c.ForceEmpty)
-	}
+	c.addJournal(add)
 	if c.HA {
 		add("enable_ha", c.HA)
 		add("ha_backend_type", c.HABackend)
@@ -371,6 +377,7 @@ func (c *Config) String() string {
 		c.Etcd.Flags(add)
 	}
 	c.addAccess(add)
+	c.addLog(add)
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}
@@ -401,5 +408,15 @@ func (c *Config) family() family {
 		return family12
 	default:
 		return family13
+	}
+}
+
+// addJournal lists where the journal lies and how it is written.
+func (c *Config) addJournal(add func(name string, value any)) {
+	if c.DataDir != "" {
+		add("data_dir", c.DataDir)
+		add("journal_sync", c.JournalSync)
+		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
+		add("force_empty", c.ForceEmpty)
 	}
 }

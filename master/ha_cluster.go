@@ -61,7 +61,10 @@ func (s *Server) joinCluster() error {
 		return errors.Join(fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err), c.member.Close())
 	}
 	s.cluster = c
-	s.admin = NewAdmin(c, c.calls, adminBuild)
+	s.cfg.callLog = newCallLog(s.log, c.calls, s.cfg.SlowCall)
+	a := NewAdmin(c, c.calls, adminBuild)
+	a.addDebug(s.cfg.callLog, s.cfg.Pprof)
+	s.admin = a
 	return nil
 }
 
@@ -86,8 +89,9 @@ func (s *Server) runCluster(ctx context.Context) error {
 	}
 	s.serveHTTP(living, group, s.listen.admin, s.guarded(s.admin))
 	if s.listen.metadata != nil {
-		s.serveHTTP(living, group, s.listen.metadata, http.HandlerFunc(c.serveMetadata))
+		s.serveHTTP(living, group, s.listen.metadata, s.metadataToken.guard(http.HandlerFunc(c.serveMetadata)))
 	}
+	s.report(living, group, c, c.calls)
 	group.Go(func() error { return c.member.Follow(living) })
 	group.Go(func() error { return c.member.KeepVigil(living) })
 	group.Go(func() error { return c.member.ServePeers(living, s.listen.peers) })

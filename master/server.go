@@ -34,7 +34,9 @@ type Server struct {
 	started  sync.Once
 	events   *kvevents.Publisher // nil: nobody is told of objects
 	doors    *doors
-	cluster  *cluster // nil unless this master is one of several
+
+	metadataToken metadataToken
+	cluster       *cluster // nil unless this master is one of several
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -45,6 +47,9 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	s := &Server{cfg: cfg, log: log, up: make(chan struct{})}
 	var err error
 	if s.doors, err = cfg.openDoors(); err != nil {
+		return nil, err
+	}
+	if s.metadataToken, err = readMetadataToken(cfg.MetadataTokenFile); err != nil {
 		return nil, err
 	}
 	if err := s.open(); err != nil {
@@ -124,11 +129,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	return s.serve(ctx, s.listen.callPorts(), func(ctx context.Context, group *errgroup.Group) {
 		s.serveHTTP(ctx, group, s.listen.admin, s.guarded(s.admin))
+		s.report(ctx, group, s.service, s.service.calls)
 		if s.events != nil {
 			group.Go(func() error { return s.events.Run(ctx) })
 		}
 		if s.listen.metadata != nil {
-			s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
+			s.serveHTTP(ctx, group, s.listen.metadata, s.metadataToken.guard(s.metadata))
 		}
 	})
 }
@@ -269,6 +275,7 @@ func (s *Server) attend(ctx context.Context) error {
 	return every(ctx, limits.SweepMs*time.Millisecond, func() {
 		s.service.families.sweep(time.Now())
 		s.service.endWriters()
+		s.service.callLog.sweep()
 	})
 }
 
@@ -279,6 +286,17 @@ func (s *Server) direct(ctx context.Context) error {
 		s.service.tasks.expire(now)
 		s.service.stepDrains()
 		s.service.serveHot(now)
+	})
+}
+
+// report has the log say from time to time what is stored and was asked for.
+func (s *Server) report(ctx context.Context, group *errgroup.Group, source AdminSource, calls *metrics.Calls) {
+	if !s.cfg.Reporting {
+		return
+	}
+	l := summaryLog{source: source, log: s.log}
+	group.Go(func() error {
+		return every(ctx, limits.SummaryLogMs*time.Millisecond, func() { l.tell(calls) })
 	})
 }
 
@@ -304,8 +322,12 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 }
 
 func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
+	callLog := cfg.callLog
+	if callLog == nil {
+		callLog = newCallLog(log, calls, cfg.SlowCall)
+	}
 	return &Service{
-		cfg: cfg, log: log, clock: NewClock(), calls: calls, quit: make(chan struct{}),
+		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
 		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg),
 	}
@@ -315,6 +337,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 func (s *Service) ready() error {
 	s.suspicion = newSuspicion(s.cat, s.clock, s.log)
 	s.suspicion.pinged = s.families.lastPing
+	s.suspicion.from = s.families.addressOf
 	s.registerPuts()
 	s.registerReads()
 	s.registerRemoves()

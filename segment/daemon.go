@@ -51,6 +51,7 @@ type Daemon struct {
 	taskQueue     chan wire.TaskAssignment
 	health        health
 	count         counters
+	times         callTimes
 }
 
 // Open takes everything the daemon needs: ports, arena, memory. What an earlier run left is taken up again when it fits.
@@ -220,8 +221,8 @@ func (d *Daemon) openServices() error {
 	if d.leader, err = newLeader(&d.cfg, d.log); err != nil {
 		return fmt.Errorf("--master_server_address: %w", err)
 	}
-	d.control = &link{leader: d.leader, hasty: true}
-	d.tasks = &link{leader: d.leader}
+	d.control = &link{leader: d.leader, hasty: true, times: &d.times}
+	d.tasks = &link{leader: d.leader, times: &d.times}
 	return nil
 }
 

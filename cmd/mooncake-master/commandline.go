@@ -55,6 +55,9 @@ func (l *commandLine) settle() error {
 		return err
 	}
 	l.without = append(l.without, without...)
+	if err := l.opts.checkLogFormat(); err != nil {
+		return err
+	}
 	level, err := zapcore.ParseLevel(l.opts.logLevel)
 	if err != nil || level > zapcore.ErrorLevel {
 		return fmt.Errorf("--%s=%s: want debug, info, warn or error", flagLogLevel, l.opts.logLevel)

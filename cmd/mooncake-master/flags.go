@@ -22,6 +22,7 @@ type options struct {
 	checkConfig bool
 	configPath  string
 	logLevel    string
+	logFormat   string
 	port        int           // the older name of RPCPort
 	rpcNIC      string        // the interface whose address takes the place of RPCAddress
 	clientTTL   time.Duration // the older name of ClientActiveTTL
@@ -92,6 +93,7 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.IntVar(&o.port, flagPort, c.RPCPort, "older name of --"+flagRPCPort+", which wins when both are given")
 	fs.StringVar(&o.rpcNIC, "rpc_interface", "", "network interface whose first IPv4 address takes the place of --rpc_address")
 	addAccessFlags(fs, c)
+	addLogFlags(fs, c, o)
 	gflag.AddIdle(fs, idle...)
 	gflag.AddIdle(fs, gflag.Glog...)
 }
@@ -158,7 +160,6 @@ var idle = []gflag.Idle{
 	{Name: "max_threads", Type: "int32", Default: "16", Why: whyThreads},
 	{Name: "rpc_thread_num", Type: "int32", Default: "0", Why: whyThreads},
 	{Name: "handler_worker_thread_num", Type: "int32", Default: "0", Why: whyThreads},
-	{Name: "enable_metric_reporting", Type: "bool", Default: "true", Why: "/metrics/summary has the line"},
 	{Name: "enable_metadata_cleanup_on_timeout", Type: "bool", Default: "false", Why: "entries of clients that are gone go always"},
 	{Name: "pod_name", Type: "string", Why: whyPod},
 	{Name: "pod_namespace", Type: "string", Why: whyPod},

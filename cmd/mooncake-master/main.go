@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"mooncake/internal/gflag"
 	"mooncake/master"
@@ -73,8 +72,8 @@ func serve(l *commandLine, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, &l.cfg)
 		return 0
 	}
-	log := logger(stderr, l.level)
-	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	log, stopLog := logger(stderr, l.level, l.opts.logFormat)
+	defer stopLog()
 	if warning != "" {
 		log.Warn(warning)
 	}
@@ -96,11 +95,4 @@ func serve(l *commandLine, args []string, stdout, stderr io.Writer) int {
 	}
 	log.Info("Shutdown signal received, exiting gracefully")
 	return 0
-}
-
-// logger writes one line an event to stderr.
-func logger(w io.Writer, level zap.AtomicLevel) *zap.Logger {
-	enc := zap.NewProductionEncoderConfig()
-	enc.EncodeTime = zapcore.ISO8601TimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(zapcore.AddSync(w)), level))
 }

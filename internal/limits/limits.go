@@ -1067,6 +1067,27 @@ const (
 const (
 	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
 	MetricsRefusalCodes = 100
+	// InspectPage is how many items a list of clients, segments, objects or tasks has when the query does not say,
+	// InspectPageMax the most it may ask for: an item takes some hundred bytes, a key up to thousands.
+	InspectPage    = 100
+	InspectPageMax = 1_000
+	// LogFoldMs is how long a warning that repeats is counted before it is written again; LogFoldRows bounds the different
+	// warnings that are remembered.
+	LogFoldMs   = 10_000
+	LogFoldRows = 1_000
+	// SummaryLogMs is how often the log has a line about what is stored and what was asked for.
+	SummaryLogMs = 60_000
+	// RefusalLines is how many refused calls of one kind are told one by one when the kind begins; the rest is counted for
+	// RefusalFoldMs, and for twice as long each time that there were more, up to RefusalFoldMaxMs.
+	RefusalLines     = 3
+	RefusalFoldMs    = 10_000
+	RefusalFoldMaxMs = 600_000
+	// RefusalKinds bounds the kinds: some eighty calls and some ten codes for each that can happen at all.
+	RefusalKinds = 1_000
+	// SlowCalls is how many slow calls are remembered.
+	SlowCalls = 256
+	// PprofMs is how long a profile may take to be sent: the longest that is asked for, and some.
+	PprofMs = 300_000
 )
 
 // Command lines, access and what one peer may take.
