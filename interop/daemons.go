@@ -57,6 +57,9 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	if release != R12 {
 		args = append(args, "--metrics_host=127.0.0.1")
 	}
+	if release == 0 {
+		args = append(args, "--grpc_port=0")
+	}
 	if o.LeaseMs != 0 {
 		args = append(args, fmt.Sprintf("--default_kv_lease_ttl=%d", o.LeaseMs))
 	}

@@ -225,7 +225,7 @@ func start(t *testing.T, name string, args ...string) *program {
 
 // onLoopback are arguments that take free ports of this host.
 func onLoopback(more ...string) []string {
-	return append([]string{"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--rpc_port", "0", "--metrics_port", "0"}, more...)
+	return append([]string{"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--rpc_port", "0", "--metrics_port", "0", "--grpc_port=0"}, more...)
 }
 
 // until reads the log up to a line with the word.
@@ -287,7 +287,7 @@ func TestStartServeStop(t *testing.T) {
 			}
 			_ = c.Close()
 		}
-		if n := strings.Count(string(text), "\n"); n != 4 {
+		if n := strings.Count(string(text), "\n"); n != 5 {
 			t.Errorf("%d lines in the ports file", n)
 		}
 		resp, err := http.Get("http://127.0.0.1:" + setting(t, line, "metrics_port") + "/health")

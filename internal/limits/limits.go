@@ -1024,3 +1024,27 @@ const (
 	// DrainBodyBytes bounds the request for a drain job: names of segments.
 	DrainBodyBytes = 1 << 20
 )
+
+// gRPC: the interface of callers that are no published clients.
+const (
+	// GRPCMessageBytes bounds a message either way: 16,384 objects with keys of some hundred bytes and their placements.
+	GRPCMessageBytes = 32 << 20
+	// GRPCBatch bounds the objects of one call: beyond, others would wait for it too long.
+	GRPCBatch = 16_384
+	// GRPCStreams bounds the calls of one connection that are under way.
+	GRPCStreams = 1024
+	// GRPCConnections bounds the connections: clients share one a process.
+	GRPCConnections = 16_384
+	// GRPCPingMinMs is how often a client may ask at most whether the connection lives.
+	GRPCPingMinMs = 10_000
+	// GRPCPage is how many objects a page has if the request does not say, GRPCPageMax what it may say.
+	GRPCPage    = 1000
+	GRPCPageMax = 10_000
+	// GRPCWatchers bounds the streams that are told of objects, GRPCWatchQueue the rounds of events that wait for one reader.
+	GRPCWatchers   = 1024
+	GRPCWatchQueue = 1024
+	// GRPCFailedMembers bounds the members named in the detail of a refusal: its reader sees what is wrong from fewer.
+	GRPCFailedMembers = 1000
+	// GRPCTasks bounds a list of tasks.
+	GRPCTasks = 10_000
+)
