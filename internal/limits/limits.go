@@ -1048,3 +1048,30 @@ const (
 	// GRPCTasks bounds a list of tasks.
 	GRPCTasks = 10_000
 )
+
+// Bundles as their bytes say, and the client that writes and reads them.
+const (
+	// ManifestBytes bounds a manifest or a handle: 280 bytes a member, so some hundred thousand members.
+	ManifestBytes = 32 << 20
+	// MsgpackDepth bounds how deep values may lie in each other: published clients give up at 512.
+	MsgpackDepth = 512
+	// BundleChunkBytes is how large a chunk of a member is if nobody says: what published clients take.
+	BundleChunkBytes = 64 << 20
+	// BundleChunkMin bounds what may be said: below, keys cost more than bytes.
+	BundleChunkMin = 1024
+	// RaggedDims bounds the dimensions of an array: those of numpy.
+	RaggedDims = 64
+
+	// ClientPieceBytes is how much of an object goes over one connection at a time: large enough that a request costs nothing
+	// beside it, small enough that several connections share an object.
+	ClientPieceBytes = 4 << 20
+	// ClientTransfers bounds the pieces that one call has on the way.
+	ClientTransfers = 16
+	// ClientPauseMinMs and ClientPauseMaxMs bound the pauses between tries; they double and are drawn at random.
+	ClientPauseMinMs = 10
+	ClientPauseMaxMs = 1000
+	// ClientCallMs bounds one call to a master, of which there may be several until the caller's deadline.
+	ClientCallMs = 15_000
+	// ClientTimeoutMs is the deadline of a caller that sets none.
+	ClientTimeoutMs = 60_000
+)
