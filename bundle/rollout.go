@@ -230,6 +230,16 @@ func ParseHandle(text []byte) (*Handle, error) {
 	return h, nil
 }
 
+// FieldNames lists the fields in the order of their names.
+func (h *Handle) FieldNames() []string {
+	names := make([]string, 0, len(h.Fields))
+	for name := range h.Fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // FieldMembers lists the members of a stage's manifest that a field needs, by part. A field that was stored as it is has one,
 // without a name.
 func (h *Handle) FieldMembers(name string) (map[string]string, error) {
