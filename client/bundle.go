@@ -84,7 +84,11 @@ func (c *Client) PutRollout(ctx context.Context, r *bundle.Rollout, o BundleOpti
 	}
 	key, err := c.putBundle(ctx, cmp.Or(r.Partition, "default"), meta, members, data, &o)
 	if err != nil {
-		return nil, err
+		need := uint64(len(meta))
+		for i := range members {
+			need += members[i].Bytes
+		}
+		return nil, c.room(ctx, err, need)
 	}
 	return r.HandleFor(key, o.Put.Group)
 }

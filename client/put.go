@@ -38,7 +38,7 @@ func (o *PutOptions) policy() *mooncakev1.PutPolicy {
 
 // Put writes an object.
 func (c *Client) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return c.PutBatch(ctx, []Item{{key, data}}, o)[0]
+	return c.room(ctx, c.PutBatch(ctx, []Item{{key, data}}, o)[0], uint64(len(data)))
 }
 
 // PutBatch writes objects, with two calls to the master for all of them. They succeed or fail alone: the errors are in the
@@ -236,7 +236,7 @@ func (c *Client) PutStream(ctx context.Context, key string, size uint64, from io
 		})
 	})
 	if err != nil {
-		return err
+		return c.room(ctx, err, size)
 	}
 	if err = c.pour(ctx, placed, size, from, progress); err != nil {
 		c.revokeLate(ctx, []string{key}, o.Upsert)
