@@ -20,7 +20,7 @@ const (
 	mib = 1 << 20
 
 	// patience is how long a test waits for what must happen, far above what any of it takes.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 )
 
 // pool is a master with segment daemons.
@@ -60,6 +60,7 @@ func newPool(t testing.TB, segments int, edits ...func(*master.Config)) *pool {
 	cfg := master.DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost = "127.0.0.1", "127.0.0.1"
 	cfg.RPCPort, cfg.MetricsPort, cfg.GRPCPort = 0, 0, 0
+	cfg.LeaseTTL, cfg.ClientActiveTTL = time.Hour, time.Hour // however slow the machine is
 	for _, edit := range edits {
 		edit(&cfg)
 	}

@@ -245,7 +245,7 @@ func (s segmentsScript) CancelDrain(context.Context, *mooncakev1.CancelDrainRequ
 }
 
 // patience bounds what a test waits for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // ctl runs the program against the cluster, on a host that is described by a folder.
 func (c *cluster) ctl(t *testing.T, root string, args ...string) (code int, out, errs string) {
@@ -253,6 +253,6 @@ func (c *cluster) ctl(t *testing.T, root string, args ...string) (code int, out,
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	code = runOn(ctx, root, append([]string{"--timeout=20s", "--master=" + c.address}, args...), strings.NewReader("hello"), &stdout, &stderr)
+	code = runOn(ctx, root, append([]string{"--timeout=60s", "--master=" + c.address}, args...), strings.NewReader("hello"), &stdout, &stderr)
 	return code, strings.ReplaceAll(stdout.String(), c.address, "MASTER"), strings.ReplaceAll(stderr.String(), c.address, "MASTER")
 }

@@ -138,7 +138,7 @@ func (e *env) explain(err error) string {
 
 // unreachable tells why a master does not answer; empty when it can be connected to and speaks.
 func unreachable(address string) string {
-	const limit = 500 * time.Millisecond
+	const limit = time.Second
 	conn, err := net.DialTimeout("tcp", address, limit)
 	var dns *net.DNSError
 	var timeout net.Error

@@ -114,4 +114,4 @@ func (e *env) short(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // defaultTimeout lets a call that nobody answers end within 5 s.
-const defaultTimeout = 4 * time.Second
+const defaultTimeout = 3 * time.Second
