@@ -31,6 +31,8 @@ type grpcServer struct {
 type grpcSource interface {
 	// hold gives the service, which stays usable until release is called. Without one the error is a status with a Redirect.
 	hold(ctx context.Context) (s *Service, release func(), err error)
+	// while runs do if s is the service that answers, and keeps it for that time.
+	while(s *Service, do func())
 	// standing tells the role of this process; leader who leads, nil without other masters.
 	standing() Standing
 	leader(ctx context.Context) *mooncakev1.Redirect
@@ -45,7 +47,7 @@ func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(
 		return err
 	}
 	srv := grpc.NewServer(append(options,
-		grpc.WaitForHandlers(true), grpc.StatsHandler(connTracker{}),
+		grpc.WaitForHandlers(true), grpc.StatsHandler(connTracker{source}),
 		grpc.MaxRecvMsgSize(limits.GRPCMessageBytes), grpc.MaxSendMsgSize(limits.GRPCMessageBytes),
 		grpc.MaxConcurrentStreams(limits.GRPCStreams), grpc.ConnectionTimeout(limits.PeerDialMs*time.Millisecond),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: limits.PeerIdleMs * time.Millisecond, Timeout: limits.PeerDialMs * time.Millisecond}),
@@ -97,6 +99,17 @@ func (a alone) hold(context.Context) (*Service, func(), error)     { return a.s,
 func (a alone) standing() Standing                                 { return Alone }
 func (a alone) leader(context.Context) (none *mooncakev1.Redirect) { return nil }
 func (c *cluster) standing() Standing                              { return c.Standing() }
+
+func (a alone) while(_ *Service, do func()) { do() }
+
+// while implements grpcSource.
+func (c *cluster) while(s *Service, do func()) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.service == s {
+		do()
+	}
+}
 
 // hold implements grpcSource: as long as the service is held this master does not exchange it.
 func (c *cluster) hold(ctx context.Context) (*Service, func(), error) {

@@ -33,7 +33,7 @@ type grpcConn struct {
 type grpcConnKey struct{}
 
 // connTracker gives every connection its grpcConn.
-type connTracker struct{}
+type connTracker struct{ source grpcSource }
 
 // TagConn implements stats.Handler.
 func (connTracker) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
@@ -45,10 +45,10 @@ func (connTracker) TagConn(ctx context.Context, info *stats.ConnTagInfo) context
 }
 
 // HandleConn implements stats.Handler.
-func (connTracker) HandleConn(ctx context.Context, s stats.ConnStats) {
+func (t connTracker) HandleConn(ctx context.Context, s stats.ConnStats) {
 	if _, over := s.(*stats.ConnEnd); over {
 		if c, ok := ctx.Value(grpcConnKey{}).(*grpcConn); ok {
-			c.end()
+			c.end(t.source)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (c *grpcConn) at(s *Service) *peerConn {
 }
 
 // end forgets the connection; clients that it leaves without any are looked after.
-func (c *grpcConn) end() {
+func (c *grpcConn) end(source grpcSource) {
 	c.mu.Lock()
 	s, record := c.service, c.record
 	c.service, c.record = nil, nil
@@ -82,7 +82,7 @@ func (c *grpcConn) end() {
 	select {
 	case <-s.quit: // it was this side that ended the connection
 	default:
-		s.left(record, true)
+		source.while(s, func() { s.left(record, true) })
 	}
 }
 
