@@ -192,10 +192,10 @@ func testMayImport(dir, ours string) bool {
 		return true
 	case dir == "segment":
 		return strings.HasPrefix(ours, "master") || strings.HasPrefix(ours, "catalog") || strings.HasPrefix(ours, "wire")
-	case dir == "master", dir == "replication":
+	case dir == "master", dir == "replication", dir == "client":
 		return true
 	case dir == "wire" || strings.HasPrefix(dir, "wire/"), dir == "interop": // calls faster than a wheel makes them
-		return strings.HasPrefix(ours, "wire")
+		return strings.HasPrefix(ours, "wire") || dir == "interop" && (ours == "client" || ours == "bundle")
 	}
 	return false
 }

@@ -30,12 +30,13 @@ type Master struct {
 	RPC         string // host:port for clients
 	RPCv12      string // host:port for clients of 0.3.12, if asked for
 	Admin       string // host:port of the admin HTTP server
+	GRPC        string // host:port for callers of gRPC, ours only
 	MetadataURL string // argument for clients and segments, if asked for
 }
 
 // StartMaster starts a master and waits until its ports answer.
 func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
-	ports, err := r.TakePorts(4)
+	ports, err := r.TakePorts(5)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +57,10 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	}
 	if release != R12 {
 		args = append(args, "--metrics_host=127.0.0.1")
+	}
+	if release == 0 {
+		m.GRPC = local(ports[4])
+		args = append(args, "--grpc_port="+strconv.Itoa(ports[4]))
 	}
 	if o.LeaseMs != 0 {
 		args = append(args, fmt.Sprintf("--default_kv_lease_ttl=%d", o.LeaseMs))

@@ -41,7 +41,7 @@ func newBed(t testing.TB, edits ...func(*Config)) *bed {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
-	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort = 0, 0, 0
+	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort, cfg.GRPCPort = 0, 0, 0, -1
 	cfg.ClientActiveTTL, cfg.suspectAfter = time.Hour, time.Hour // nobody pings while a test thinks
 	for _, edit := range edits {
 		edit(&cfg)

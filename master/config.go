@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/netip"
@@ -138,8 +139,16 @@ type Config struct {
 	HAAck string
 	// Etcd says how etcd is reached.
 	Etcd etcdkv.Access
-	// GRPCPort is where the other masters reach this one; 0 takes any free one. It listens on RPCAddress.
+	// GRPCPort is where callers of gRPC reach this master, the other masters among them; 0 takes any free one, -1 is none. It
+	// listens on RPCAddress.
 	GRPCPort int
+	// GRPCOptional lets a master without others go on without that port when it is taken.
+	GRPCOptional bool
+	// GRPCTLSCert and GRPCTLSKey, when set, are files with the certificate and the key of the gRPC port; with GRPCClientCA
+	// callers must show a certificate of an authority in that file.
+	GRPCTLSCert, GRPCTLSKey, GRPCClientCA string
+	// GRPCAuthorize, when set, is asked before every call over gRPC, with the call's full name; its error is the answer.
+	GRPCAuthorize func(ctx context.Context, method string) error
 	// SnapshotDir, when set, is where snapshots of the log lie that are too large for etcd.
 	SnapshotDir string
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
@@ -241,7 +250,7 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkLog, c.checkPortsDiffer, c.checkAccess} {
+	for _, check := range []func() error{c.checkDisks, c.checkGRPC, c.Events.check, c.checkTenants, c.checkTasks, c.checkLog, c.checkPortsDiffer, c.checkAccess} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -259,13 +268,21 @@ func (c *Config) checkPorts() error {
 		{"rpc_port_v12", c.RPCPortV12, -1},
 		{"metrics_port", c.MetricsPort, 0},
 		{"http_metadata_server_port", c.MetadataPort, 0},
-		{"grpc_port", c.GRPCPort, 0},
+		{"grpc_port", c.GRPCPort, c.leastGRPCPort()},
 	} {
 		if p.value < p.least || p.value > 65535 {
 			return fmt.Errorf("--%s=%d is outside %d..65535", p.flag, p.value, p.least)
 		}
 	}
 	return nil
+}
+
+// leastGRPCPort is -1, none, for a master that knows no others.
+func (c *Config) leastGRPCPort() int {
+	if c.HA {
+		return 0
+	}
+	return -1
 }
 
 func (c *Config) checkHA() error {
@@ -303,9 +320,7 @@ func (c *Config) checkPortsDiffer() error {
 	if c.MetadataServer {
 		wants = append(wants, want{"http_metadata_server_port", c.MetadataHost, c.MetadataPort})
 	}
-	if c.HA {
-		wants = append(wants, want{"grpc_port", c.RPCAddress, c.GRPCPort})
-	}
+	wants = append(wants, want{"grpc_port", c.RPCAddress, c.GRPCPort})
 	for i, a := range wants {
 		for _, b := range wants[:i] {
 			if a.port > 0 && a.port == b.port && a.host == b.host {
@@ -332,6 +347,8 @@ func (c *Config) String() string {
 	add("enable_http_metadata_server", c.MetadataServer)
 	add("http_metadata_server_host", c.MetadataHost)
 	add("http_metadata_server_port", c.MetadataPort)
+	add("grpc_port", c.GRPCPort)
+	c.addGRPC(add)
 	add("default_kv_lease_ttl", c.LeaseTTL.Milliseconds())
 	add("default_kv_soft_pin_ttl", c.SoftPinTTL.Milliseconds())
 	add("max_kv_soft_pin_ttl", c.MaxSoftPinTTL.Milliseconds())
@@ -370,7 +387,6 @@ func (c *Config) String() string {
 		add("ha_ack", c.HAAck)
 		add("force_empty", c.ForceEmpty)
 		add("etcd_compact", c.EtcdCompact)
-		add("grpc_port", c.GRPCPort)
 		if c.SnapshotDir != "" {
 			add("snapshot_dir", c.SnapshotDir)
 		}
@@ -396,8 +412,8 @@ func (c Config) With(p Ports) Config {
 	if c.MetadataServer {
 		c.MetadataPort = p.Metadata
 	}
-	if c.HA {
-		c.GRPCPort = p.GRPC
+	if c.GRPCPort = p.GRPC; p.GRPC == 0 {
+		c.GRPCPort = -1
 	}
 	return c
 }

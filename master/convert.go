@@ -57,13 +57,13 @@ func codeOf(err error) wire.ErrorCode {
 	if !ok {
 		return wire.ErrInternalError
 	}
-	if c, ok := codes[e]; ok {
+	if c, ok := wireCodes[e]; ok {
 		return c
 	}
 	return wire.ErrInternalError
 }
 
-var codes = map[catalog.Error]wire.ErrorCode{
+var wireCodes = map[catalog.Error]wire.ErrorCode{
 	catalog.ErrInvalidParams:     wire.ErrInvalidParams,
 	catalog.ErrObjectNotFound:    wire.ErrObjectNotFound,
 	catalog.ErrObjectExists:      wire.ErrObjectAlreadyExists,

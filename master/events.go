@@ -74,10 +74,10 @@ type events struct {
 
 // watchObjects lets the catalog tell of objects, and begins the epoch of this leader.
 func (s *Service) watchObjects() {
+	s.cat.OnObject(s.hearObject)
 	if s.events.publisher == nil {
 		return
 	}
-	s.cat.OnObject(s.hearObject)
 	epoch := uint64(s.history.view())
 	if epoch == 0 {
 		epoch = uint64(time.Now().UnixMilli()) // higher than that of the start before
@@ -87,6 +87,10 @@ func (s *Service) watchObjects() {
 
 // hearObject is called under the catalog's lock.
 func (s *Service) hearObject(o catalog.ObjectEvent) {
+	s.watchers.hear(s, &o)
+	if s.events.publisher == nil {
+		return
+	}
 	tenant, key := s.plainKey(o.Key)
 	_, group := s.plainKey(o.Group)
 	if tenant == defaultTenant {

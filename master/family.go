@@ -60,6 +60,7 @@ const (
 type peerConn struct {
 	peer  netip.Addr
 	fixed bool          // the listening address decides, nothing can be learned
+	grpc  bool          // a caller of gRPC: its replies have one layout
 	fam   atomic.Uint32 // family, once proved
 
 	first     atomic.Uint32               // what the first request was

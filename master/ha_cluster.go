@@ -94,7 +94,7 @@ func (s *Server) runCluster(ctx context.Context) error {
 	s.report(living, group, c, c.calls)
 	group.Go(func() error { return c.member.Follow(living) })
 	group.Go(func() error { return c.member.KeepVigil(living) })
-	group.Go(func() error { return c.member.ServePeers(living, s.listen.peers) })
+	group.Go(func() error { return s.serveGRPC(living, c, c.member.RegisterPeer) })
 	group.Go(func() error {
 		return c.member.KeepPresence(living, hostport.Join(s.cfg.RPCAddress, s.Ports().GRPC))
 	})

@@ -19,6 +19,8 @@ import (
 // open call port for a master that works.
 type listeners struct {
 	rpc, rpcV12, admin, metadata, peers net.Listener
+
+	missed error // why there is no gRPC port although there might be one
 }
 
 func (c *Config) listen() (l listeners, err error) {
@@ -36,10 +38,8 @@ func (c *Config) listen() (l listeners, err error) {
 			return l, err
 		}
 	}
-	if c.HA {
-		if l.peers, err = listen(c.RPCAddress, c.GRPCPort, "--rpc_address", "--grpc_port"); err != nil {
-			return l, err
-		}
+	if err = c.openPeers(&l); err != nil {
+		return l, err
 	}
 	if c.RPCPortV12 >= 0 {
 		if l.rpcV12, err = listen(c.RPCAddress, c.RPCPortV12, "--rpc_address", "--rpc_port_v12"); err != nil {

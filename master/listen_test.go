@@ -15,7 +15,7 @@ import (
 func closedConfig() Config {
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
-	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort, cfg.RPCPortV12, cfg.MetadataServer = 0, 0, 0, 0, true
+	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort, cfg.RPCPortV12, cfg.GRPCPort, cfg.MetadataServer = 0, 0, 0, 0, 0, true
 	return cfg
 }
 
@@ -32,6 +32,7 @@ func TestBusyPorts(t *testing.T) {
 		"--metrics_port":              func(c *Config) { c.MetricsPort = port },
 		"--http_metadata_server_port": func(c *Config) { c.MetadataPort = port },
 		"--rpc_port_v12":              func(c *Config) { c.RPCPortV12 = port },
+		"--grpc_port":                 func(c *Config) { c.GRPCPort = port },
 		"--rpc_port":                  func(c *Config) { c.RPCPort = port },
 	} {
 		cfg := closedConfig()

@@ -55,6 +55,9 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
+	if s.listen.missed != nil {
+		log.Warn("gRPC is not served", zap.String("action", "grpc_port_taken"), zap.Error(s.listen.missed))
+	}
 	if s.events, err = cfg.openEvents(); err != nil {
 		s.listen.close()
 		return nil, err
@@ -136,6 +139,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if s.listen.metadata != nil {
 			s.serveHTTP(ctx, group, s.listen.metadata, s.metadataToken.guard(s.metadata))
 		}
+		if s.listen.peers != nil {
+			group.Go(func() error { return s.serveGRPC(ctx, alone{s.service}) })
+		}
 	})
 }
 
@@ -154,6 +160,7 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 	group.Go(func() error { return s.service.suspicion.greetAll(ctx) })
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
 	group.Go(func() error { return s.service.history.watch(ctx) })
+	group.Go(func() error { return s.service.tellWatchers(ctx) })
 	if s.service.events.publisher != nil {
 		group.Go(func() error { return s.service.publish(ctx) })
 	}

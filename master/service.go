@@ -37,6 +37,7 @@ type Service struct {
 	drains    drains
 	tenants   tenants
 	events    events
+	watchers  watchers
 
 	bundleTimes bundleTimes
 	table       [wire.NumCalls]boundCall
@@ -62,14 +63,17 @@ func (p *port) Opened(c *rpc.Conn) {
 
 // Closed forgets the connection. Clients that it leaves without any are looked after.
 func (p *port) Closed(c *rpc.Conn) {
-	pc, ok := c.Tag.(*peerConn)
-	if !ok {
-		return
+	if pc, ok := c.Tag.(*peerConn); ok {
+		p.left(pc, leftByPeer(c.Cause()))
 	}
-	p.families.closed(pc, time.Now())
-	now := p.clock.Now()
-	for _, id := range p.families.writers.left(pc.clients(), catalog.Time(pc.lastCall.Load()), now, leftByPeer(c.Cause())) {
-		p.suspicion.doubt(clientID(id), now)
+}
+
+// left forgets a connection. byPeer tells that the peer, or the net between, ended it.
+func (s *Service) left(pc *peerConn, byPeer bool) {
+	s.families.closed(pc, time.Now())
+	now := s.clock.Now()
+	for _, id := range s.families.writers.left(pc.clients(), catalog.Time(pc.lastCall.Load()), now, byPeer) {
+		s.suspicion.doubt(clientID(id), now)
 	}
 }
 

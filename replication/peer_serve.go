@@ -27,6 +27,25 @@ type peerServer struct {
 	sending chan struct{} // bounds the snapshots that are sent
 }
 
+// RegisterPeer lets a server answer the other members.
+func (m *Member) RegisterPeer(r grpc.ServiceRegistrar) {
+	peerpb.RegisterPeerServer(r, &peerServer{m: m, sending: make(chan struct{}, limits.PeerFetches)})
+}
+
+// PeerAddress gives where the member with an RPC address answers over gRPC; empty when that is not known.
+func (m *Member) PeerAddress(ctx context.Context, address string) string {
+	list, err := m.shelf.others(ctx, "")
+	if err != nil {
+		return ""
+	}
+	for _, p := range list {
+		if p.ID == address {
+			return p.GRPC
+		}
+	}
+	return ""
+}
+
 // ServePeers answers the other members on a listener until ctx ends.
 func (m *Member) ServePeers(ctx context.Context, ln net.Listener) error {
 	srv := grpc.NewServer(grpc.WaitForHandlers(true),
@@ -35,7 +54,7 @@ func (m *Member) ServePeers(ctx context.Context, ln net.Listener) error {
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: limits.PeerIdleMs * time.Millisecond, Time: limits.PeerIdleMs * time.Millisecond, Timeout: limits.PeerDialMs * time.Millisecond,
 		}))
-	peerpb.RegisterPeerServer(srv, &peerServer{m: m, sending: make(chan struct{}, limits.PeerFetches)})
+	m.RegisterPeer(srv)
 	defer context.AfterFunc(ctx, srv.Stop)()
 	err := srv.Serve(ln)
 	srv.Stop() // waits for what it had begun

@@ -40,6 +40,14 @@ func addEtcdFlags(fs *pflag.FlagSet, a *etcdkv.Access) {
 	fs.StringVar(&a.PasswordFile, "etcd_password_file", "", "file of the password of --etcd_user")
 }
 
+// addGRPCFlags declares the port of gRPC.
+func addGRPCFlags(fs *pflag.FlagSet, c *master.Config) {
+	fs.IntVar(&c.GRPCPort, flagGRPCPort, c.GRPCPort, "port on --rpc_address for callers of gRPC and, with --enable_ha, for the other masters; 0 takes a free one, -1 = none. Not given and taken: none, with a warning")
+	fs.StringVar(&c.GRPCTLSCert, "grpc_tls_cert", c.GRPCTLSCert, "serve gRPC by TLS: file of this master's certificate; needs --grpc_tls_key")
+	fs.StringVar(&c.GRPCTLSKey, "grpc_tls_key", c.GRPCTLSKey, "file of the key of --grpc_tls_cert")
+	fs.StringVar(&c.GRPCClientCA, "grpc_tls_client_ca", c.GRPCClientCA, "file of the authorities that certificates of callers must come from; not given: callers need none")
+}
+
 func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.RPCAddress, "rpc_address", c.RPCAddress, "address the RPC port listens on")
 	fs.IntVar(&c.RPCPort, flagRPCPort, c.RPCPort, "port for clients; 0 takes a free one")
@@ -84,7 +92,7 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.HAAck, flagHAAck, c.HAAck, "when a call is answered: durable (its outcome is in etcd) or async (it waits to be written; a failover takes back what is not)")
 	fs.BoolVar(&c.EtcdCompact, "etcd_compact", c.EtcdCompact, "let etcd forget what was deleted, for all its users; without it its database grows for ever")
 	addEtcdFlags(fs, &c.Etcd)
-	fs.IntVar(&c.GRPCPort, "grpc_port", c.GRPCPort, "port on --rpc_address for the other masters, with --enable_ha; 0 takes a free one")
+	addGRPCFlags(fs, c)
 	fs.StringVar(&c.SnapshotDir, "snapshot_dir", c.SnapshotDir, "directory for snapshots of the log that are too large for etcd; not given: above 32 MiB none is made and the log grows")
 	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to as JSON, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")

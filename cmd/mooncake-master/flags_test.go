@@ -33,10 +33,10 @@ func TestFlagsWithoutEffect(t *testing.T) {
 		"--journal_sync=interval --journal_sync_interval_ms=5":               {"--journal_sync=interval", "--journal_sync_interval_ms=5", "--data_dir"},
 		"--journal_sync_interval_ms=5 --data_dir=/d":                         {"--journal_sync_interval_ms=5", "--journal_sync=interval"},
 		"--journal_sync=interval --journal_sync_interval_ms=5 --data_dir=/d": nil,
-		"--grpc_port=1 --snapshot_dir=/s --etcd_compact=false --ha_leader_lease_ttl_sec=9": {
-			"--grpc_port=1", "--snapshot_dir=/s", "--etcd_compact=false", "--ha_leader_lease_ttl_sec=9", "--enable_ha",
+		"--snapshot_dir=/s --etcd_compact=false --ha_leader_lease_ttl_sec=9": {
+			"--snapshot_dir=/s", "--etcd_compact=false", "--ha_leader_lease_ttl_sec=9", "--enable_ha",
 		},
-		"--grpc_port=1 --snapshot_dir=/s --etcd_compact=false --ha_leader_lease_ttl_sec=9 --enable_ha": nil,
+		"--snapshot_dir=/s --etcd_compact=false --ha_leader_lease_ttl_sec=9 --enable_ha": nil,
 		"--rpc_thread_num=4 --enable_cxl --nof_eviction_ratio=0.1 --minloglevel=1":                     {"--rpc_thread_num", "--enable_cxl", "--nof_eviction_ratio", "--minloglevel"},
 		"--offload_on_evict --offload_force_evict --promotion_on_hit":                                  {"--offload_on_evict", "--offload_force_evict", "--promotion_on_hit", "--enable_offload"},
 		"--offload_on_evict --offload_force_evict --promotion_on_hit --enable_offload":                 nil,

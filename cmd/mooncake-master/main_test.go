@@ -247,7 +247,7 @@ func start(t *testing.T, name string, args ...string) *program {
 
 // onLoopback are arguments that take free ports of this host.
 func onLoopback(more ...string) []string {
-	return append([]string{"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--rpc_port", "0", "--metrics_port", "0"}, more...)
+	return append([]string{"--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--rpc_port", "0", "--metrics_port", "0", "--grpc_port=0"}, more...)
 }
 
 // until reads the log up to a line with the word.

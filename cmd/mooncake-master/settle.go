@@ -23,6 +23,7 @@ const (
 	flagEtcdEndpoints = "etcd_endpoints"
 	flagClusterID     = "cluster_id"
 	flagHAAck         = "ha_ack"
+	flagGRPCPort      = "grpc_port"
 	envClusterID      = "MC_STORE_CLUSTER_ID"
 
 	flagRPCPort    = "rpc_port"
@@ -44,7 +45,7 @@ var partners = []partner{
 	{"--data_dir", func(c *master.Config) bool { return c.DataDir != "" }, []string{"journal_sync"}},
 	{"--data_dir and --journal_sync=interval", func(c *master.Config) bool { return c.DataDir != "" && c.JournalSync == "interval" }, []string{"journal_sync_interval_ms"}},
 	{"--enable_ha", func(c *master.Config) bool { return c.HA }, []string{
-		"ha_backend_type", flagConnString, flagEtcdEndpoints, "ha_leader_lease_ttl_sec", "etcd_compact", "grpc_port", "snapshot_dir",
+		"ha_backend_type", flagConnString, flagEtcdEndpoints, "ha_leader_lease_ttl_sec", "etcd_compact", "snapshot_dir",
 	}},
 	{"--enable_ha: a master with --data_dir acknowledges as --journal_sync says", func(c *master.Config) bool { return c.HA }, []string{flagHAAck}},
 	{"--enable_ha, --root_fs_dir or --tenant_quota_connector_type=etcd", func(c *master.Config) bool {
@@ -84,6 +85,7 @@ func settle(fs *pflag.FlagSet, c *master.Config, o *options) (without []string, 
 	if id := os.Getenv(envClusterID); id != "" && !fs.Changed(flagClusterID) {
 		c.ClusterID = id
 	}
+	c.GRPCOptional = !fs.Changed(flagGRPCPort)
 	older, newer := fs.Changed(flagClientTTL), fs.Changed(flagActiveTTL)
 	if older && !newer {
 		c.ClientActiveTTL = o.clientTTL

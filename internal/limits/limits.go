@@ -1118,3 +1118,54 @@ const (
 	DataPeerConns      = DataConns / 2
 	HandshakePeerConns = HandshakeConns / 2
 )
+
+// gRPC: the interface of callers that are no published clients.
+const (
+	// GRPCMessageBytes bounds a message either way: 16,384 objects with keys of some hundred bytes and their placements.
+	GRPCMessageBytes = 32 << 20
+	// GRPCBatch bounds the objects of one call: beyond, others would wait for it too long.
+	GRPCBatch = 16_384
+	// GRPCStreams bounds the calls of one connection that are under way.
+	GRPCStreams = 1024
+	// GRPCConnections bounds the connections: clients share one a process.
+	GRPCConnections = 16_384
+	// GRPCPingMinMs is how often a client may ask at most whether the connection lives.
+	GRPCPingMinMs = 10_000
+	// GRPCPage is how many objects a page has if the request does not say, GRPCPageMax what it may say.
+	GRPCPage    = 1000
+	GRPCPageMax = 10_000
+	// GRPCWatchers bounds the streams that are told of objects, GRPCWatchQueue the rounds of events that wait for one reader.
+	GRPCWatchers   = 1024
+	GRPCWatchQueue = 1024
+	// GRPCFailedMembers bounds the members named in the detail of a refusal: its reader sees what is wrong from fewer.
+	GRPCFailedMembers = 1000
+	// GRPCTasks bounds a list of tasks.
+	GRPCTasks = 10_000
+)
+
+// Bundles as their bytes say, and the client that writes and reads them.
+const (
+	// ManifestBytes bounds a manifest or a handle: 280 bytes a member, so some hundred thousand members.
+	ManifestBytes = 32 << 20
+	// MsgpackDepth bounds how deep values may lie in each other: published clients give up at 512.
+	MsgpackDepth = 512
+	// BundleChunkBytes is how large a chunk of a member is if nobody says: what published clients take.
+	BundleChunkBytes = 64 << 20
+	// BundleChunkMin bounds what may be said: below, keys cost more than bytes.
+	BundleChunkMin = 1024
+	// RaggedDims bounds the dimensions of an array: those of numpy.
+	RaggedDims = 64
+
+	// ClientPieceBytes is how much of an object goes over one connection at a time: large enough that a request costs nothing
+	// beside it, small enough that several connections share an object.
+	ClientPieceBytes = 4 << 20
+	// ClientTransfers bounds the pieces that one call has on the way.
+	ClientTransfers = 16
+	// ClientPauseMinMs and ClientPauseMaxMs bound the pauses between tries; they double and are drawn at random.
+	ClientPauseMinMs = 10
+	ClientPauseMaxMs = 1000
+	// ClientCallMs bounds one call to a master, of which there may be several until the caller's deadline.
+	ClientCallMs = 15_000
+	// ClientTimeoutMs is the deadline of a caller that sets none.
+	ClientTimeoutMs = 60_000
+)

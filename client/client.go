@@ -1,0 +1,165 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	mooncakev1 "mooncake/api/mooncake/v1"
+	"mooncake/descriptor"
+	"mooncake/internal/etcdkv"
+	"mooncake/internal/limits"
+	"mooncake/tcp"
+)
+
+// Config says how a client reaches its cluster. The zero value needs Masters only.
+type Config struct {
+	// Masters are the gRPC ports of the masters, host:port. One that leads is found among them.
+	Masters []string
+	// Metadata is where segments publish how they are reached, as for all clients of the cluster: P2PHANDSHAKE, which empty
+	// means, http://host:port/metadata or etcd://host:port.
+	Metadata string
+	// Tenant is whose keys are meant; empty is the default one.
+	Tenant string
+	// Timeout bounds calls whose context has no deadline; 0 is a minute.
+	Timeout time.Duration
+	// WaitForRoom tries again when there is no room, until the deadline, instead of telling at once.
+	WaitForRoom bool
+	// Connections is how many connections to one segment a client has at most; 0 is the default of package tcp.
+	Connections int
+	// TLS, when set, is how the masters are spoken to; nil speaks plainly.
+	TLS credentials.TransportCredentials
+	// Credentials, when set, go along with every call: an access token.
+	Credentials credentials.PerRPCCredentials
+}
+
+// Client speaks to one cluster.
+type Client struct {
+	cfg      Config
+	id       *mooncakev1.Uuid
+	store    descriptor.Store
+	resolver *descriptor.Resolver
+	dialer   *tcp.Dialer
+	calls    atomic.Uint64
+	retries  atomic.Uint64
+
+	mu     sync.Mutex
+	conns  map[string]*grpc.ClientConn
+	leader string // the one that is asked first
+	next   int    // in Masters, when nobody is known to lead
+	closed bool
+}
+
+// Stats counts what a client has done.
+type Stats struct {
+	MasterCalls uint64 // calls to masters, those that were repeated included
+	Retries     uint64 // things that were tried again
+}
+
+// New makes a client. It connects when it is used.
+func New(cfg Config) (*Client, error) {
+	if len(cfg.Masters) == 0 {
+		return nil, errors.New("no master is named")
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, limits.ClientTimeoutMs*time.Millisecond)
+	store, err := descriptor.Open(cmp.Or(cfg.Metadata, "P2PHANDSHAKE"), etcdkv.Access{})
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", cfg.Metadata, err)
+	}
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, err
+	}
+	return &Client{
+		cfg: cfg, store: store, resolver: descriptor.NewResolver(store, nil), conns: map[string]*grpc.ClientConn{},
+		id:     &mooncakev1.Uuid{High: binary.LittleEndian.Uint64(b[:]), Low: binary.LittleEndian.Uint64(b[8:]) | 1},
+		dialer: tcp.NewDialer(tcp.DialerConfig{Options: tcp.DefaultOptions(), Lanes: cfg.Connections}),
+	}, nil
+}
+
+// Close ends all connections.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	conns := c.conns
+	c.conns, c.closed = nil, true
+	c.mu.Unlock()
+	errs := []error{c.dialer.Close(), c.store.Close()}
+	for _, conn := range conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Stats returns the counts so far.
+func (c *Client) Stats() Stats { return Stats{c.calls.Load(), c.retries.Load()} }
+
+// master gives the connection to the master that is to be asked.
+func (c *Client) master() (*grpc.ClientConn, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	address := cmp.Or(c.leader, c.cfg.Masters[c.next%len(c.cfg.Masters)])
+	conn := c.conns[address]
+	switch {
+	case c.closed:
+		return nil, "", errors.New("the client is closed")
+	case conn != nil:
+		return conn, address, nil
+	}
+	transport := c.cfg.TLS
+	if transport == nil {
+		transport = insecure.NewCredentials()
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport), grpc.WithNoProxy(), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limits.GRPCMessageBytes), grpc.MaxCallSendMsgSize(limits.GRPCMessageBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: limits.PeerDialMs * time.Millisecond, Backoff: quick}),
+	}
+	if c.cfg.Credentials != nil {
+		options = append(options, grpc.WithPerRPCCredentials(c.cfg.Credentials))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, options...)
+	if err != nil {
+		return nil, "", fmt.Errorf("master %s: %w", address, err)
+	}
+	c.conns[address] = conn
+	return conn, address, nil
+}
+
+// Connection gives a connection to the master that is asked at the moment, for services that this package does not wrap.
+func (c *Client) Connection() (*grpc.ClientConn, error) {
+	conn, _, err := c.master()
+	return conn, err
+}
+
+// turn notes that a master does not lead, and who does, if that is known.
+func (c *Client) turn(from, to string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if from != cmp.Or(c.leader, c.cfg.Masters[c.next%len(c.cfg.Masters)]) {
+		return // somebody else has turned already
+	}
+	if to == from {
+		to = ""
+	}
+	if c.leader = to; to == "" {
+		c.next++
+	}
+}
+
+// bounded gives a context without a deadline one.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.cfg.Timeout)
+}

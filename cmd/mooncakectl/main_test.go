@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"mooncake/master"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// TestGolden compares what sub-commands print about a scripted cluster with what is on file, as tables and as JSON.
+func TestGolden(t *testing.T) {
+	c := scripted(t)
+	for _, args := range [][]string{
+		{"status"},
+		{"top", "--count=1"},
+		{"segments"},
+		{"clients"},
+		{"objects", "ls"},
+		{"objects", "stat", "a"},
+		{"bundles", "ls"},
+		{"bundles", "show", theBundle},
+		{"bundles", "gc"},
+		{"bundles", "watch", "--count=2"},
+		{"workloads"},
+		{"drain", "ls"},
+		{"tasks"},
+		{"tasks", "--all"},
+		{"slow"},
+		{"ha", "status"},
+		{"doctor", "--step_bytes=1GiB"},
+	} {
+		for _, format := range []string{"table", "json"} {
+			if format == "table" && args[0] == "ha" {
+				continue // how wide it is depends on the number of a port
+			}
+			code, out, errs := c.ctl(t, "testdata/host", append(args, "-o", format)...)
+			if code != 0 || errs != "" {
+				t.Errorf("%q: exit %d, %s", args, code, errs)
+			}
+			name := strings.NewReplacer(theBundle, "", "--", "", "=", "-").Replace(strings.Join(args, "-"))
+			file := filepath.Join("testdata", "golden", strings.TrimRight(name, "-")+"."+format)
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out); diff != "" {
+				t.Errorf("%q -o %s:\n%s", args, format, diff)
+			}
+		}
+	}
+	if n := c.destroyed.Load(); n != 0 {
+		t.Errorf("looking changed something: %d calls", n)
+	}
+}
+
+// TestDryRun asks for everything that changes something: without --apply nothing happens, and with it it does.
+func TestDryRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"objects", "rm", "a", "--force"},
+		{"bundles", "gc"},
+		{"bundles", "rm", theBundle},
+		{"workloads", "set", "kv", "--prefix=kv/", "--soft=10GiB"},
+		{"workloads", "rm", "kv"},
+		{"drain", "10.0.0.2:17111", "--to=10.0.0.1:17111"},
+		{"drain", "cancel", "9-3"},
+	} {
+		c := scripted(t)
+		code, out, errs := c.ctl(t, "/", args...)
+		if code != 0 || c.destroyed.Load() != 0 || !strings.Contains(out, "would ") || !strings.Contains(out, "--apply") {
+			t.Errorf("%q: exit %d, %d calls, %s%s", args, code, c.destroyed.Load(), out, errs)
+		}
+		code, out, errs = c.ctl(t, "/", append(args, "--apply")...)
+		if code != 0 || c.destroyed.Load() != 1 || !strings.Contains(out, "done: ") {
+			t.Errorf("%q --apply: exit %d, %d calls, %s%s", args, code, c.destroyed.Load(), out, errs)
+		}
+	}
+	c := scripted(t)
+	if code, out, _ := c.ctl(t, "/", "objects", "put", "k", "-"); code != 0 || !strings.Contains(out, "would store 5 bytes under k") {
+		t.Errorf("put: exit %d %s", code, out)
+	}
+	// Refused for want of room: both numbers are told.
+	code, _, errs := c.ctl(t, "/", "objects", "put", "k", "-", "--apply")
+	if code != 1 || !strings.Contains(errs, "5 bytes") || !strings.Contains(errs, "48.00 GB") {
+		t.Errorf("put: exit %d %s", code, errs)
+	}
+	if code, out, _ := c.ctl(t, "/", "bench"); code != 0 || !strings.Contains(out, "would write, read and remove 100 objects") {
+		t.Errorf("bench: exit %d %s", code, out)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	c := scripted(t)
+	for want, args := range map[string][]string{
+		"-o=xml":                        {"status", "-o", "xml"},
+		"unknown command":               {"nothing"},
+		"--state=LOST":                  {"bundles", "ls", "--state=LOST"},
+		"OBJECT_NOT_FOUND":              {"objects", "stat", "b"},
+		"OBJECT_NOT_FOUND (-704)":       {"objects", "get", "b"},
+		"no such bundle":                {"bundles", "show", "x"},
+		"no id of a job":                {"drain", "cancel", "x"},
+		"--limit=0":                     {"objects", "ls", "--limit=0"},
+		"--every=1ms":                   {"top", "--every=1ms"},
+		"--soft":                        {"workloads", "set", "x", "--soft=lots"},
+		"--segment_size":                {"doctor", "--segment_size=lots"},
+		"--timeout=0s":                  {"status", "--timeout=0s"},
+		"names no master":               {"status", "--master=,"},
+		"a certificate needs all three": {"status", "--tls_cert=x"},
+		"--tls_ca":                      {"status", "--tls_ca=/no/such/file"},
+		"has no journal":                {"snapshot", "inspect", t.TempDir()},
+		"--size=0":                      {"bench", "--size=0"},
+		"no such file":                  {"objects", "put", "k", "/no/such/file"},
+	} {
+		code, out, errs := c.ctl(t, "/", args...)
+		if code != 1 || out != "" || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: exit %d, %s%s; want one line with %q", args, code, out, errs, want)
+		}
+	}
+}
+
+// TestNobodyThere asks a port that is closed and one that never answers: each has words of its own.
+func TestNobodyThere(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for master, want := range map[string]string{
+		closed.Addr().String():       "connection refused",
+		silent.Addr().String():       "nothing answers",
+		"no.such.host.invalid:50054": "does not resolve",
+	} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), []string{"status", "--timeout=300ms", "--master=" + master}, strings.NewReader(""), &out, &errs)
+		if code != 1 || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), master) {
+			t.Errorf("%s: exit %d, %s; want %q", master, code, errs.String(), want)
+		}
+		errs.Reset()
+		code = run(context.Background(), []string{"ha", "status", "--timeout=300ms", "--master=" + master}, strings.NewReader(""), &out, &errs)
+		if code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("ha status of %s: exit %d, %s", master, code, out.String())
+		}
+	}
+}
+
+// TestSnapshotInspect reads the directory of a master in use.
+func TestSnapshotInspect(t *testing.T) {
+	cfg := master.DefaultConfig()
+	cfg.RPCAddress, cfg.MetricsHost, cfg.RPCPort, cfg.MetricsPort, cfg.GRPCPort = "127.0.0.1", "127.0.0.1", 0, 0, -1
+	cfg.DataDir = t.TempDir()
+	srv, err := master.Listen(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	c := scripted(t)
+	code, out, errs := c.ctl(t, "/", "snapshot", "inspect", cfg.DataDir, "-o", "json")
+	var v journalView
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 || len(v.Files) != 1 || v.Files[0].Kind != "journal" || !v.Files[0].Used || v.Damaged != 0 {
+		t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
+	}
+	if code, out, _ := c.ctl(t, "/", "snapshot", "inspect", cfg.DataDir); code != 0 || !strings.Contains(out, "last record") {
+		t.Errorf("exit %d, %s", code, out)
+	}
+}
+
+// TestCompletion lets shells complete sub-commands.
+func TestCompletion(t *testing.T) {
+	c := scripted(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if code, out, errs := c.ctl(t, "/", "completion", shell); code != 0 || !strings.Contains(out, "mooncakectl") {
+			t.Errorf("%s: exit %d, %s", shell, code, errs)
+		}
+	}
+}
+
+// TestGet writes files that are whole or not there at all.
+func TestGet(t *testing.T) {
+	c := scripted(t)
+	file := filepath.Join(t.TempDir(), "x")
+	if code, _, errs := c.ctl(t, "/", "objects", "get", "b", "-f", file); code != 1 || !strings.Contains(errs, "not found") && !strings.Contains(errs, "OBJECT_NOT_FOUND") {
+		t.Errorf("exit %d %s", code, errs)
+	}
+	left, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
+	}
+}
