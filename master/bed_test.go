@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen, far above what any of it takes.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 var dialects = []wire.Dialect{wire.V12, wire.V13, wire.V14}
 
