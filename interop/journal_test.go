@@ -55,6 +55,9 @@ func TestMasterRestart(t *testing.T) {
 // restarts does so; all objects that were there before are promised to be readable so long after the start.
 func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duration) {
 	small, large := repeat(2000, 10_000), repeat(4, 20)
+	if *soak {
+		promised *= 5 // the daemons have the race detector
+	}
 	// A 0.3.12 that only reads cannot be told from its successors by a master that was just started: it has a port of its own.
 	older, err := r.TakePorts(1)
 	if err != nil {
