@@ -1,4 +1,4 @@
-# make build | test | demo | run | bench | soak | fuzz | rdma | asan | vm
+# make build | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -13,6 +13,8 @@ export MOONCAKE_CACHE_DIR := $(CACHE)
 # a short run is spent on that.
 FUZZTIME ?= 20s
 FUZZMINIMIZETIME ?= 5x
+# Where `make install` puts the programs.
+PREFIX ?= /usr/local
 # Memory that `make run` gives to the pool.
 SIZE ?= 1GiB
 # What `make vm` runs in the emulated machine.
@@ -23,13 +25,21 @@ UNIT = $$(go list ./... | grep -v '^mooncake/interop')
 # The segment daemon speaks RDMA where libibverbs-dev is installed.
 HAVE_VERBS = $(wildcard /usr/include/infiniband/verbs.h)
 
-.PHONY: build prepare lint unit interop test demo run bench soak fuzz rdma asan vm clean distclean
+.PHONY: build install prepare lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
 
 build:
 	@mkdir -p bin
 	$(if $(HAVE_VERBS),,@echo "libibverbs-dev is not installed: building WITHOUT RDMA (with it: apt-get install gcc libc6-dev libibverbs-dev)")
 	go build -trimpath $(if $(HAVE_VERBS),,-tags nordma) -o bin/ ./cmd/...
 	@ln -sf mooncake-master bin/mooncake_master
+	@ln -sf mooncake-segment bin/mooncake_client
+
+# Both programs under their own names and under the published ones, which process names follow: PREFIX=/usr, DESTDIR for packages.
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/mooncake-master bin/mooncake-segment $(DESTDIR)$(PREFIX)/bin
+	ln -sf mooncake-master $(DESTDIR)$(PREFIX)/bin/mooncake_master
+	ln -sf mooncake-segment $(DESTDIR)$(PREFIX)/bin/mooncake_client
 
 prepare:
 	@go run ./interop/prepare test
@@ -80,6 +90,11 @@ asan: prepare
 # A command in the emulated machine, for trying things: make vm CMD='ibv_devices'
 vm: prepare
 	go run ./interop/vm/run -- bash -c '$(CMD)'
+
+# Debian's Prometheus scrapes a running master: no query of a dashboard without an answer, rules that are evaluated.
+dashboards:
+	@go run ./interop/prepare demo
+	@go run ./interop/dashboards
 
 fuzz:
 	@go list -f '{{$$p := .ImportPath}}{{range .TestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,10 @@ type ServerConfig struct {
 	Log *zap.Logger
 	// FrameBytesMax bounds requests and answers. 0 means limits.HandshakeFrameBytes.
 	FrameBytesMax int
+	// Admit, when set, says which addresses may connect.
+	Admit func(netip.Addr) bool
+	// PeerConns bounds the connections of one address. 0 means limits.HandshakePeerConns.
+	PeerConns int
 	// Conns bounds the handshakes served at once. 0 means limits.HandshakeConns.
 	Conns int
 	// Receive bounds the time a request may take to arrive, and the answer to leave. 0 means limits.HandshakeReceiveMs.
@@ -67,6 +72,7 @@ func NewServer(cfg ServerConfig) *Server {
 		cfg.Log = zap.NewNop()
 	}
 	cfg.FrameBytesMax = cmp.Or(cfg.FrameBytesMax, limits.HandshakeFrameBytes)
+	cfg.PeerConns = cmp.Or(cfg.PeerConns, limits.HandshakePeerConns)
 	cfg.Conns = cmp.Or(cfg.Conns, limits.HandshakeConns)
 	cfg.Receive = cmp.Or(cfg.Receive, limits.HandshakeReceiveMs*time.Millisecond)
 	cfg.Linger = cmp.Or(cfg.Linger, limits.HandshakeLingerMs*time.Millisecond)
@@ -78,6 +84,8 @@ func NewServer(cfg ServerConfig) *Server {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	loop := acceptloop.Loop{
 		Max:     s.cfg.Conns,
+		Admit:   s.cfg.Admit,
+		PeerMax: s.cfg.PeerConns,
 		Handle:  func(conn net.Conn) { s.handle(ctx, conn) },
 		Trouble: func(err error) { s.cfg.Log.Warn("handshake port cannot accept", zap.Error(err)) },
 	}

@@ -3,6 +3,7 @@ package master
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ type Admin struct {
 	bundles   BundleSource
 	workloads WorkloadSource
 	drains    DrainSource
+	inspect   InspectSource
 	registry  *metrics.Registry
 	build     metrics.Build
 	summary   *summary
@@ -45,7 +47,7 @@ func (p *page) handler(method string) http.HandlerFunc {
 // NewAdmin returns the pages over source and the counters of remote calls.
 func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Admin {
 	a := &Admin{
-		source: source, bundles: source, workloads: source, drains: source, build: build,
+		source: source, bundles: source, workloads: source, drains: source, inspect: source, build: build,
 		registry: metrics.NewRegistry(source, calls, build),
 		summary:  newSummary(source, calls, time.Now()),
 	}
@@ -56,6 +58,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		"/role":                   {serve: a.serveRole},
 		"/ha_status":              {serve: a.serveState},
 		"/leader":                 {serve: a.serveLeader},
+		"/livez":                  {serve: serveLive},
 		"/readyz":                 {serve: a.serveReady},
 		"/version":                {serve: a.serveVersion},
 		"/api/v1/dfs/shard_count": {serve: serveNoDFS, servicePlane: true},
@@ -82,6 +85,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 			http.MethodPut: a.putWorkloads, http.MethodDelete: a.deleteWorkloads,
 		}},
 	}
+	maps.Copy(a.pages, a.inspectPages())
 	a.items = map[string]page{
 		bundlesPath: {serve: a.serveBundle, servicePlane: true, others: map[string]http.HandlerFunc{http.MethodDelete: a.reclaimBundle}},
 		workloadsPath: {serve: a.serveWorkload, servicePlane: true, others: map[string]http.HandlerFunc{
@@ -188,24 +192,6 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 
 // leaderHeader names the master to ask instead.
 const leaderHeader = "X-Mooncake-Leader"
-
-// serveReady tells whether this master serves, or could at once if the leader went.
-func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
-	s := a.source.Standing()
-	ready, status := (s.Ready || s.Promotable) && !s.NoSpace, http.StatusOK
-	if !ready {
-		status = http.StatusServiceUnavailable
-	}
-	replyJSON(w, status, struct {
-		Ready   bool   `json:"ready"`
-		Role    string `json:"role"`
-		HAState string `json:"ha_state"`
-		Applied uint64 `json:"applied_sequence"`
-		Newest  uint64 `json:"leader_sequence"`
-		Unacked uint64 `json:"unacked_records"`
-		leader
-	}{ready, s.Role, s.State, s.Applied, s.Newest, s.Unacked, s.leader()})
-}
 
 func (a *Admin) serveLeader(w http.ResponseWriter, _ *http.Request) {
 	l := a.source.Standing().leader()

@@ -16,6 +16,7 @@ type AdminSource interface {
 	TenantSource
 	DrainSource
 	PinSource
+	InspectSource
 	// Standing tells the role of this process in the cluster.
 	Standing() Standing
 	// Keys yields the readable keys and holds no lock while it does.
@@ -49,7 +50,9 @@ var Alone = Standing{Role: "leader", State: "serving", Ready: true}
 
 // adminHandler returns the admin pages of this master.
 func (s *Service) adminHandler(*Server) http.Handler {
-	return NewAdmin(s, s.calls, adminBuild)
+	a := NewAdmin(s, s.calls, adminBuild)
+	a.addDebug(s.callLog, s.cfg.Pprof)
+	return a
 }
 
 // adminBuild is what /version and the build series say: the number of the protocol generation that clients ask for, and

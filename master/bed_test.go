@@ -31,8 +31,9 @@ type bed struct {
 	*Server
 	t      testing.TB
 	logs   *observer.ObservedLogs
-	silent atomic.Bool // no handshake port answers
-	stop   func()      // ends the master and waits for it; once more does nothing
+	silent atomic.Bool            // no handshake port answers
+	mute   atomic.Pointer[string] // this one does not
+	stop   func()                 // ends the master and waits for it; once more does nothing
 }
 
 // newBed starts a master; the end of the test stops it and waits until nothing of it runs.
@@ -51,8 +52,8 @@ func newBed(t testing.TB, edits ...func(*Config)) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{Server: srv, t: t, logs: logs}
-	srv.service.suspicion.ask = func(context.Context, string) error {
-		if b.silent.Load() {
+	srv.service.suspicion.ask = func(_ context.Context, address string) error {
+		if mute := b.mute.Load(); b.silent.Load() || mute != nil && *mute == address {
 			return errors.New("nobody there")
 		}
 		return nil

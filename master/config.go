@@ -145,6 +145,24 @@ type Config struct {
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.
 	EtcdCompact bool
 
+	// RPCAllowFrom are the networks whose hosts may call, with commas between; empty is all.
+	RPCAllowFrom string
+	// AdminTokens, when set, is the file of the tokens that the admin port asks for.
+	AdminTokens string
+	// AdminCert and AdminKey, when set, are the files that the admin port speaks TLS with; with AdminClientCA callers need a
+	// certificate as well.
+	AdminCert, AdminKey, AdminClientCA string
+
+	// SlowCall is from how long on in its handler a call is kept at /debug/slow; 0 = never.
+	SlowCall time.Duration
+	// Pprof serves profiles of this process at /debug/pprof.
+	Pprof bool
+	// Reporting has the log say once a minute what is stored and was asked for.
+	Reporting bool
+	// MetadataTokenFile, when set, has the token that requests to the metadata server must carry.
+	MetadataTokenFile string
+	callLog           *callLog // of this process; nil: the service makes one
+
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
 }
@@ -166,6 +184,7 @@ func DefaultConfig() Config {
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
 		suspectAfter: limits.SuspectMissedPingsMs * time.Millisecond, JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
+		SlowCall: 100 * time.Millisecond, Reporting: true,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,
 	}
 }
@@ -222,7 +241,7 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkPortsDiffer} {
+	for _, check := range []func() error{c.checkDisks, c.Events.check, c.checkTenants, c.checkTasks, c.checkLog, c.checkPortsDiffer, c.checkAccess} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -337,20 +356,15 @@ func (c *Config) String() string {
 	if c.MultiTenants {
 		add("enable_multi_tenants", c.MultiTenants)
 		add("tenant_quota_connector_type", c.TenantPolicyType)
-		add("tenant_quota_connector_uri", strings.ReplaceAll(c.TenantPolicyURI, ",", ";"))
+		add("tenant_quota_connector_uri", listText(c.TenantPolicyURI))
 		add("tenant_eviction_high_watermark_ratio", c.TenantWatermark)
 		add("tenant_quota_evict_on_put", c.TenantsEvictOnPut)
 	}
-	if c.DataDir != "" {
-		add("data_dir", c.DataDir)
-		add("journal_sync", c.JournalSync)
-		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
-		add("force_empty", c.ForceEmpty)
-	}
+	c.addJournal(add)
 	if c.HA {
 		add("enable_ha", c.HA)
 		add("ha_backend_type", c.HABackend)
-		add("ha_backend_connstring", strings.ReplaceAll(c.HAConnString, ",", ";"))
+		add("ha_backend_connstring", listText(c.HAConnString))
 		add("cluster_id", c.ClusterID)
 		add("ha_leader_lease_ttl_sec", c.LeaderTTL.Seconds())
 		add("ha_ack", c.HAAck)
@@ -362,11 +376,16 @@ func (c *Config) String() string {
 		}
 		c.Etcd.Flags(add)
 	}
+	c.addAccess(add)
+	c.addLog(add)
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}
 	return b.String()[2:]
 }
+
+// listText is a list in the start line, which has commas between settings.
+func listText(list string) string { return strings.ReplaceAll(list, ",", ";") }
 
 // With returns the settings with the ports that were really opened.
 func (c Config) With(p Ports) Config {
@@ -389,5 +408,15 @@ func (c *Config) family() family {
 		return family12
 	default:
 		return family13
+	}
+}
+
+// addJournal lists where the journal lies and how it is written.
+func (c *Config) addJournal(add func(name string, value any)) {
+	if c.DataDir != "" {
+		add("data_dir", c.DataDir)
+		add("journal_sync", c.JournalSync)
+		add("journal_sync_interval_ms", c.JournalSyncEvery.Milliseconds())
+		add("force_empty", c.ForceEmpty)
 	}
 }

@@ -62,7 +62,10 @@ func (s *Server) joinCluster() error {
 		return errors.Join(fmt.Errorf("--ha_backend_connstring=%s: %w", s.cfg.HAConnString, err), c.member.Close())
 	}
 	s.cluster = c
-	s.admin = NewAdmin(c, c.calls, adminBuild)
+	s.cfg.callLog = newCallLog(s.log, c.calls, s.cfg.SlowCall)
+	a := NewAdmin(c, c.calls, adminBuild)
+	a.addDebug(s.cfg.callLog, s.cfg.Pprof)
+	s.admin = a
 	return nil
 }
 
@@ -78,16 +81,18 @@ func (s *Server) runCluster(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		g.welcome = s.admit
 		c.gates = append(c.gates, g)
 		group.Go(g.run)
 	}
 	if s.events != nil {
 		group.Go(func() error { return s.events.Run(living) })
 	}
-	s.serveHTTP(living, group, s.listen.admin, s.admin)
+	s.serveHTTP(living, group, s.listen.admin, s.guarded(s.admin))
 	if s.listen.metadata != nil {
-		s.serveHTTP(living, group, s.listen.metadata, http.HandlerFunc(c.serveMetadata))
+		s.serveHTTP(living, group, s.listen.metadata, s.metadataToken.guard(http.HandlerFunc(c.serveMetadata)))
 	}
+	s.report(living, group, c, c.calls)
 	group.Go(func() error { return c.member.Follow(living) })
 	group.Go(func() error { return c.member.KeepVigil(living) })
 	group.Go(func() error { return c.member.ServePeers(living, s.listen.peers) })
@@ -133,12 +138,13 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	if err != nil {
 		return err
 	}
-	turn := &Server{cfg: s.cfg, log: s.log, events: s.events}
+	turn := &Server{cfg: s.cfg, log: s.log, events: s.events, doors: s.doors}
 	turn.use(service)
 	if s.events != nil {
 		defer s.events.End()
 	}
 	c.exchange(service, turn.metadata)
+	service.cat.Retune(*s.doors.tuning.Load()) // after the exchange: a reload from now on finds the service
 	defer c.exchange(nil, nil)
 	// Who leaves must not wait for etcd for ever.
 	defer context.AfterFunc(ctx, func() {

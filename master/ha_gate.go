@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -18,13 +19,15 @@ import (
 // server; else their bytes are passed on to whoever does, and wait a while when nobody does. So a client that knows this
 // address only, or still, is served at once.
 type gate struct {
-	ln     *net.TCPListener
-	self   string // what the leader's key has when this master leads
-	follow func() (view replication.View, changed <-chan struct{})
-	log    *zap.Logger
-	ctx    context.Context // ends the gate
-	guests sync.WaitGroup
-	slots  chan struct{} // bounds the connections that wait or are passed on
+	ln   *net.TCPListener
+	self string // what the leader's key has when this master leads
+	// welcome tells who may come in.
+	welcome func(addr netip.Addr) bool
+	follow  func() (view replication.View, changed <-chan struct{})
+	log     *zap.Logger
+	ctx     context.Context // ends the gate
+	guests  sync.WaitGroup
+	slots   chan struct{} // bounds the connections that wait or are passed on
 
 	mu     sync.Mutex
 	inside *inlet        // nil while this master does not lead
@@ -61,7 +64,7 @@ func newGate(ctx context.Context, ln net.Listener, self string, m *replication.M
 		return nil, errors.New("a call port that is no TCP port")
 	}
 	return &gate{
-		ln: tcp, self: self, follow: m.View, log: log, ctx: ctx,
+		ln: tcp, self: self, welcome: func(netip.Addr) bool { return true }, follow: m.View, log: log, ctx: ctx,
 		slots: make(chan struct{}, limits.GateConns), opened: make(chan struct{}),
 	}, nil
 }
@@ -73,6 +76,8 @@ func (g *gate) run() error {
 	for {
 		c, err := g.ln.AcceptTCP()
 		switch {
+		case err == nil && !g.welcome(c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()):
+			_ = c.Close() // before a byte of it is read
 		case err == nil:
 			g.admit(c, nil)
 		case g.ctx.Err() != nil:

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -96,7 +97,11 @@ func listen(host string, port int, hostFlag, portFlag string) (net.Listener, err
 
 // Ports are the real ports of a running master; 0 = not open.
 type Ports struct {
-	RPC, RPCV12, Metrics, Metadata, GRPC int
+	RPC      int `json:"rpc_port"`
+	RPCV12   int `json:"rpc_port_v12"`
+	Metrics  int `json:"metrics_port"`
+	Metadata int `json:"http_metadata_server_port"`
+	GRPC     int `json:"grpc_port"`
 }
 
 func (l *listeners) ports() Ports {
@@ -135,10 +140,7 @@ func openPortsFile(path string) (*portsFile, error) {
 }
 
 func (f *portsFile) write(p Ports) error {
-	_, err := fmt.Fprintf(f.part, "rpc_port=%d\nrpc_port_v12=%d\nmetrics_port=%d\nhttp_metadata_server_port=%d\n", p.RPC, p.RPCV12, p.Metrics, p.Metadata)
-	if err == nil && p.GRPC != 0 {
-		_, err = fmt.Fprintf(f.part, "grpc_port=%d\n", p.GRPC)
-	}
+	err := json.NewEncoder(f.part).Encode(p)
 	if err = errors.Join(err, f.part.Close()); err == nil {
 		err = os.Rename(f.part.Name(), f.path)
 	}

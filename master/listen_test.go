@@ -93,13 +93,13 @@ func TestHostsToListenOn(t *testing.T) {
 
 func TestPortsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ports")
-	if err := os.WriteFile(path, []byte("rpc_port=1\n"), 0o600); err != nil { // of an earlier run
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil { // of an earlier run
 		t.Fatal(err)
 	}
 	b := newBed(t, func(c *Config) { c.PortsFile, c.RPCPortV12 = path, 0 })
 	text, err := os.ReadFile(path)
 	p := b.Ports()
-	want := fmt.Sprintf("rpc_port=%d\nrpc_port_v12=%d\nmetrics_port=%d\nhttp_metadata_server_port=0\n", p.RPC, p.RPCV12, p.Metrics)
+	want := fmt.Sprintf("{\"rpc_port\":%d,\"rpc_port_v12\":%d,\"metrics_port\":%d,\"http_metadata_server_port\":0,\"grpc_port\":0}\n", p.RPC, p.RPCV12, p.Metrics)
 	if err != nil || string(text) != want {
 		t.Errorf("%q, %v, want %q", text, err, want)
 	}

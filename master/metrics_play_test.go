@@ -85,8 +85,8 @@ func TestPagesShowWhatCallsDid(t *testing.T) {
 	})
 }
 
-// TestGoneSegmentsLeaveNoSeries mounts and unmounts 500 segments: the pages are as long as before.
-func TestGoneSegmentsLeaveNoSeries(t *testing.T) {
+// TestP34GoneSegmentsLeaveNoSeries mounts and unmounts 500 segments: the pages are as long as before.
+func TestP34GoneSegmentsLeaveNoSeries(t *testing.T) {
 	b := newBed(t)
 	p := b.client(wire.V13)
 	p.mount("first", 1<<44, mib)

@@ -33,7 +33,10 @@ type Server struct {
 	up       chan struct{} // closed when all that Run starts runs for the first time
 	started  sync.Once
 	events   *kvevents.Publisher // nil: nobody is told of objects
-	cluster  *cluster            // nil unless this master is one of several
+	doors    *doors
+
+	metadataToken metadataToken
+	cluster       *cluster // nil unless this master is one of several
 }
 
 // Listen checks the settings and opens every port; nothing is served yet. After an error nothing is open.
@@ -42,10 +45,16 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: log, up: make(chan struct{})}
+	var err error
+	if s.doors, err = cfg.openDoors(); err != nil {
+		return nil, err
+	}
+	if s.metadataToken, err = readMetadataToken(cfg.MetadataTokenFile); err != nil {
+		return nil, err
+	}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	var err error
 	if s.events, err = cfg.openEvents(); err != nil {
 		s.listen.close()
 		return nil, err
@@ -119,12 +128,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return s.runCluster(ctx)
 	}
 	return s.serve(ctx, s.listen.callPorts(), func(ctx context.Context, group *errgroup.Group) {
-		s.serveHTTP(ctx, group, s.listen.admin, s.admin)
+		s.serveHTTP(ctx, group, s.listen.admin, s.guarded(s.admin))
+		s.report(ctx, group, s.service, s.service.calls)
 		if s.events != nil {
 			group.Go(func() error { return s.events.Run(ctx) })
 		}
 		if s.listen.metadata != nil {
-			s.serveHTTP(ctx, group, s.listen.metadata, s.metadata)
+			s.serveHTTP(ctx, group, s.listen.metadata, s.metadataToken.guard(s.metadata))
 		}
 	})
 }
@@ -179,15 +189,25 @@ func (s *Server) serveRPC(ctx context.Context, group *errgroup.Group, p callPort
 		Nagle:       !s.cfg.RPCNoDelay,
 		Std:         s.cfg.IO == "std",
 		HandOver:    p.handOver,
+		Admit:       s.admit,
 	}, &port{Service: s.service, fixed: p.fixed})
 	s.rpc = append(s.rpc, srv)
-	group.Go(func() error { return srv.Serve(ctx, p.Listener) })
+	ended := s.doors.answering(srv)
+	group.Go(func() error {
+		defer ended()
+		return srv.Serve(ctx, p.Listener)
+	})
 }
 
 func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Listener, h http.Handler) {
 	srv := newHTTPServer(h)
+	srv.ErrorLog = quietly(s.log)
+	open := netutil.LimitListener(ln, limits.HTTPConnections)
+	if ln == s.listen.admin {
+		open = s.doors.secured(open)
+	}
 	group.Go(func() error {
-		if err := srv.Serve(netutil.LimitListener(ln, limits.HTTPConnections)); err != http.ErrServerClosed {
+		if err := srv.Serve(open); err != http.ErrServerClosed {
 			return fmt.Errorf("serve http on %s: %w", ln.Addr(), err)
 		}
 		return nil
@@ -251,6 +271,7 @@ func (s *Server) attend(ctx context.Context) error {
 	return every(ctx, limits.SweepMs*time.Millisecond, func() {
 		s.service.families.sweep(time.Now())
 		s.service.endWriters()
+		s.service.callLog.sweep()
 	})
 }
 
@@ -261,6 +282,17 @@ func (s *Server) direct(ctx context.Context) error {
 		s.service.tasks.expire(now)
 		s.service.stepDrains()
 		s.service.serveHot(now)
+	})
+}
+
+// report has the log say from time to time what is stored and was asked for.
+func (s *Server) report(ctx context.Context, group *errgroup.Group, source AdminSource, calls *metrics.Calls) {
+	if !s.cfg.Reporting {
+		return
+	}
+	l := summaryLog{source: source, log: s.log}
+	group.Go(func() error {
+		return every(ctx, limits.SummaryLogMs*time.Millisecond, func() { l.tell(calls) })
 	})
 }
 
@@ -286,8 +318,12 @@ func newService(cfg Config, log *zap.Logger) (*Service, error) {
 }
 
 func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
+	callLog := cfg.callLog
+	if callLog == nil {
+		callLog = newCallLog(log, calls, cfg.SlowCall)
+	}
 	return &Service{
-		cfg: cfg, log: log, clock: NewClock(), calls: calls, quit: make(chan struct{}),
+		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
 		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg),
 	}
@@ -297,6 +333,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 func (s *Service) ready() error {
 	s.suspicion = newSuspicion(s.cat, s.clock, s.log)
 	s.suspicion.pinged = s.families.lastPing
+	s.suspicion.from = s.families.addressOf
 	s.registerPuts()
 	s.registerReads()
 	s.registerRemoves()

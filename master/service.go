@@ -30,6 +30,7 @@ type Service struct {
 	suspicion *suspicion
 	calls     *metrics.Calls
 	strangers strangeLog
+	callLog   *callLog
 	workloads workloads
 	tasks     *taskBook
 	heat      *heat
@@ -150,6 +151,7 @@ type turn[Req, Rep any] struct {
 func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *peerConn, req *Req, rep *Rep)) {
 	ambiguous := call.ID.AmbiguousReply()
 	pool := sync.Pool{New: func() any { return new(turn[Req, Rep]) }}
+	outcomes := outcomesOf[Rep]()
 	s.table[call.ID] = func(c *rpc.Conn, p *peerConn, r rpc.Request, set wire.DialectSet, dst []byte) ([]byte, uint8, bool) {
 		x := pool.Get().(*turn[Req, Rep])
 		*x = turn[Req, Rep]{}
@@ -157,7 +159,12 @@ func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *pe
 			pool.Put(x)
 			return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
 		}
+		began := time.Now()
 		fn(p, &x.req, &x.rep)
+		s.callLog.took(p, call.ID, began, &x.req)
+		if outcomes != nil && outcomes(&x.rep, nil) {
+			outcomes(&x.rep, func(item int, code string) { s.callLog.refused(p, call.ID, code, &x.req, item) })
+		}
 		f := family(p.fam.Load())
 		if ambiguous && f == familyUnknown {
 			var wait bool

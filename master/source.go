@@ -23,8 +23,19 @@ func (s *Service) Stats() metrics.Stats {
 
 		DiskKeys: c.Disks.Objects, DiskOnlyKeys: c.Disks.Alone, DiskBytes: c.Disks.Bytes, DiskCapacityBytes: s.diskCapacity(&c.Disks),
 		DiskClients: c.Disks.Clients, DiskWaiting: c.Disks.Waiting, Promoting: c.Disks.Promoting,
-		Promotions: promotions(&c.Disks.Promotions), Snapshots: s.history.snapshots(),
+		UnverifiedSegments: s.unverified(),
+		Promotions:         promotions(&c.Disks.Promotions), Snapshots: s.history.snapshots(),
 	}
+}
+
+// unverified counts the segments whose endpoint did not answer.
+func (s *Service) unverified() (n uint64) {
+	for _, seg := range s.cat.AllSegments() {
+		if s.suspicion.verdict(seg.Client, seg.Endpoint) == VerdictUnverified {
+			n++
+		}
+	}
+	return n
 }
 
 func promotions(p *catalog.PromotionStats) metrics.Promotions {

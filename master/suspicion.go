@@ -30,6 +30,7 @@ type suspicion struct {
 	ask    func(ctx context.Context, address string) error
 	locate func(name string) (address string, known bool) // of a segment in the metadata server of this process
 	pinged func(client catalog.UUID) time.Time
+	from   func(client catalog.UUID) string // the address that a client calls from
 	now    func() time.Time
 
 	greetings chan catalog.UUID
@@ -48,6 +49,7 @@ type suspectable interface {
 // owner is what is remembered of a client with segments.
 type owner struct {
 	reached map[string]bool // endpoints of its segments that answered once
+	mute    map[string]bool // those that did not answer when they were mounted
 	asked   catalog.Time    // when the last question was put
 	waiting bool            // a question about it is under way
 	revokes int             // writes to its segments given up since
@@ -68,6 +70,7 @@ func newSuspicion(cat suspectable, clock *Clock, log *zap.Logger) *suspicion {
 		greetings: make(chan catalog.UUID, limits.ProbesWaiting),
 		questions: make(chan question, limits.ProbesWaiting),
 		pinged:    func(catalog.UUID) time.Time { return time.Time{} },
+		from:      func(catalog.UUID) string { return "" },
 		now:       time.Now,
 		owners:    map[catalog.UUID]*owner{},
 	}
@@ -117,7 +120,7 @@ func (s *suspicion) mounted(client catalog.UUID) {
 		if len(s.owners) >= limits.CatalogSegmentsMax {
 			return // each has a segment at least: some of these are about to be forgotten
 		}
-		s.owners[client] = &owner{reached: map[string]bool{}}
+		s.owners[client] = &owner{reached: map[string]bool{}, mute: map[string]bool{}}
 	}
 	enqueue(s.greetings, client)
 }
@@ -225,19 +228,65 @@ func (s *suspicion) silent(ctx context.Context, client catalog.UUID, endpoints [
 }
 
 // greet learns which endpoints of a client answer.
-func (s *suspicion) greet(ctx context.Context, client catalog.UUID) {
-	ctx, cancel := context.WithTimeout(ctx, limits.ProbeGreetMs*time.Millisecond)
+func (s *suspicion) greet(living context.Context, client catalog.UUID) {
+	ctx, cancel := context.WithTimeout(living, limits.ProbeGreetMs*time.Millisecond)
 	defer cancel()
 	for _, e := range s.endpoints(client) {
-		if s.knows(client, e) || s.ask(ctx, s.address(e)) != nil {
+		if s.knows(client, e) {
 			continue
 		}
-		s.mu.Lock()
-		if o := s.owners[client]; o != nil {
-			o.reached[e] = true
+		err := s.ask(ctx, s.address(e))
+		if living.Err() != nil {
+			return // this process stops: that says nothing of the client
 		}
-		s.mu.Unlock()
+		if s.note(client, e, err == nil) {
+			s.log.Warn("the endpoint of a segment does not answer from here: others may not reach it either", zap.String("action", "segment_unverified"),
+				zap.String("endpoint", e), zap.String("client", client.String()), zap.String("calls_from", s.from(client)), zap.Error(err))
+		}
 	}
+}
+
+// note keeps whether an endpoint answered; it tells whether it is the first time that it did not.
+func (s *suspicion) note(client catalog.UUID, endpoint string, answered bool) (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owners[client]
+	switch {
+	case o == nil:
+		return false
+	case answered:
+		o.reached[endpoint] = true
+		delete(o.mute, endpoint)
+		return false
+	}
+	news = !o.mute[endpoint]
+	o.mute[endpoint] = true
+	return news
+}
+
+// A Verdict says whether the endpoint of a segment answered this process after the mount.
+type Verdict uint8
+
+// The verdicts.
+const (
+	VerdictOpen       Verdict = iota // nobody has asked yet, or it is no address that can be asked
+	VerdictVerified                  // it answered
+	VerdictUnverified                // it did not
+)
+
+// String names it as lists show it.
+func (v Verdict) String() string { return [...]string{"unknown", "verified", "unverified"}[v] }
+
+func (s *suspicion) verdict(client catalog.UUID, endpoint string) Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch o := s.owners[client]; {
+	case o != nil && o.reached[endpoint]:
+		return VerdictVerified
+	case o != nil && o.mute[endpoint]:
+		return VerdictUnverified
+	}
+	return VerdictOpen
 }
 
 // knows tells whether an endpoint of the client answered once.

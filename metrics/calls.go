@@ -190,6 +190,24 @@ func (c *Calls) CountRefusal(code string) {
 	c.refused[code]++
 }
 
+// CallTotals are sums over all calls.
+type CallTotals struct{ Calls, Refused, LookUps, Hits uint64 }
+
+// Totals adds up what was counted.
+func (c *Calls) Totals() (t CallTotals) {
+	for _, n := range c.named {
+		t.Calls += n.requests.Load()
+	}
+	for _, n := range c.otherCalls() {
+		t.Calls += n.Requests
+	}
+	for _, n := range c.refusals() {
+		t.Refused += n
+	}
+	t.LookUps, t.Hits = c.lookups.Load(), c.hits.Load()
+	return t
+}
+
 // refusals returns what CountRefusal counted.
 func (c *Calls) refusals() map[string]uint64 {
 	c.refusedMu.Lock()

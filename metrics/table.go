@@ -27,6 +27,8 @@ type Stats struct {
 	Promotions                   Promotions
 	Snapshots                    Snapshots // of the journal, or of the log of several masters
 
+	UnverifiedSegments uint64 // whose endpoint did not answer this process after the mount
+
 	CapacityBytes    uint64
 	AllocatedBytes   uint64
 	QuarantinedBytes uint64 // held back from writes that were given up
@@ -170,6 +172,7 @@ var totals = []row{
 	{"master_promotion_rejected_cap_total", counter, "Objects not brought back because too many were on their way.", func(s *snapshot) uint64 { return s.Promotions.RejectedCap }},
 
 	{"mooncake_master_segments", gauge, "Mounted segments.", func(s *snapshot) uint64 { return s.Stats.Segments }},
+	{"mooncake_go_unverified_segments", gauge, "Segments whose endpoint did not answer the master when they were mounted.", func(s *snapshot) uint64 { return s.UnverifiedSegments }},
 	{"mooncake_master_open_keys", gauge, "Objects whose first write has not ended.", func(s *snapshot) uint64 { return s.OpenKeys }},
 	{"mooncake_master_catalog_bytes", gauge, "Memory of the catalog's records, which Go's heap figures do not show.", func(s *snapshot) uint64 { return s.CatalogBytes }},
 	{"master_client_liveness_active_clients", gauge, "Clients with segments that keep pinging, or are silent for less than the active TTL.", func(s *snapshot) uint64 { return s.ClientsActive }},

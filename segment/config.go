@@ -56,6 +56,9 @@ type Config struct {
 	TEPort, DataPort int
 	// HTTPPort serves /health and /metrics; 0 chooses any, -1 serves none.
 	HTTPPort int
+	// PeerAllowFrom are the networks whose hosts may connect to the handshake port and the data port, with commas between;
+	// empty is all.
+	PeerAllowFrom string
 	// BindAddress is the address that the listeners bind; empty means every address of the host.
 	BindAddress string
 	// Data are the knobs of data connections; with tcp.DefaultOptions they have the values that measured best.
@@ -115,7 +118,7 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.Etcd.Check} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.validateAccess, c.Etcd.Check} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -328,6 +331,9 @@ func (c *Config) String() string {
 	add("http_port", c.HTTPPort)
 	if c.BindAddress != "" {
 		add("bind_address", c.BindAddress)
+	}
+	if c.PeerAllowFrom != "" {
+		add("peer_allow_from", strings.ReplaceAll(c.PeerAllowFrom, " ", ""))
 	}
 	add("data_rcvlowat", c.Data.RcvLowatBytes)
 	add("data_sndbuf", c.Data.SndbufBytes)

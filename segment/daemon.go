@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mooncake/descriptor"
+	"mooncake/internal/access"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 	"mooncake/tcp"
@@ -30,6 +31,8 @@ type Daemon struct {
 	clientID  wire.UUID
 	segmentID wire.UUID
 	listeners listeners
+	// peerNetworks are those that may connect to the handshake port and the data port.
+	peerNetworks access.Networks
 	// published is the name in the descriptor: the endpoint without a metadata server, the segment's name with one.
 	published string
 
@@ -48,6 +51,7 @@ type Daemon struct {
 	taskQueue     chan wire.TaskAssignment
 	health        health
 	count         counters
+	times         callTimes
 }
 
 // Open takes everything the daemon needs: ports, arena, memory. What an earlier run left is taken up again when it fits.
@@ -63,6 +67,9 @@ func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
 		cfg: cfg, log: log,
 		remountWanted: make(chan struct{}, 1),
 		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
+	}
+	if err := d.AllowPeers(cfg.PeerAllowFrom); err != nil {
+		return nil, err
 	}
 	if err := d.open(ctx); err != nil {
 		return nil, err
@@ -201,6 +208,7 @@ func (d *Daemon) openServices() error {
 	handshake := descriptor.ServerConfig{
 		Describe: func(asker *descriptor.Segment) (*descriptor.Segment, error) { return d.describeTo(asker), nil },
 		Log:      d.log.Named("handshake"),
+		Admit:    d.admit,
 	}
 	if d.rails != nil {
 		handshake.Connect = d.connect
@@ -213,8 +221,8 @@ func (d *Daemon) openServices() error {
 	if d.leader, err = newLeader(&d.cfg, d.log); err != nil {
 		return fmt.Errorf("--master_server_address: %w", err)
 	}
-	d.control = &link{leader: d.leader, hasty: true}
-	d.tasks = &link{leader: d.leader}
+	d.control = &link{leader: d.leader, hasty: true, times: &d.times}
+	d.tasks = &link{leader: d.leader, times: &d.times}
 	return nil
 }
 

@@ -89,13 +89,13 @@ func (d *Daemon) ping(ctx, reign context.Context) {
 		if ctx.Err() != nil || reign.Err() != nil { // another master leads and is asked at once
 			return
 		}
-		d.count.pingsFailed.Add(1)
+		d.count.pinged(false)
 		if d.health.lost() {
 			d.log.Warn("master does not answer, trying on", zap.String("master", d.cfg.MasterAddress), zap.Error(err))
 		}
 		return
 	}
-	d.count.pings.Add(1)
+	d.count.pinged(true)
 	if d.health.found() {
 		d.log.Info("master answers again", zap.String("master", d.cfg.MasterAddress))
 	}

@@ -18,6 +18,7 @@ type link struct {
 	leader *leader
 	// hasty gives up a call under way as soon as another master leads. Else the former one may still answer it.
 	hasty bool
+	times *callTimes
 
 	mu     sync.Mutex
 	client *rpc.Client
@@ -110,11 +111,13 @@ func call[Req, T any](ctx context.Context, l *link, c *wire.Call[Req, wire.Exp[T
 	if err != nil {
 		return none, err
 	}
+	began := time.Now()
 	code, body, err := client.Call(ctx, c.ID.FunctionID(), c.AppendRequest(nil, wire.V13, req))
 	if err != nil {
 		l.broken(client)
 		return none, fmt.Errorf("%s: %w", c.ID.Name(), err)
 	}
+	l.times.observe(c.ID.Name(), time.Since(began))
 	if code != rpc.CodeOK {
 		return none, &rpc.CallError{Call: c.ID.Name(), Code: code, Text: rpc.ErrorText(body)}
 	}

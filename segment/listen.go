@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -131,7 +132,9 @@ func isAddrInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 
 // Ports are the real ports of a running daemon; 0 means not open.
 type Ports struct {
-	TE, Data, HTTP int
+	TE   int `json:"te_port"`
+	Data int `json:"data_port"`
+	HTTP int `json:"http_port"`
 }
 
 func (l *listeners) ports() Ports {
@@ -146,9 +149,12 @@ func (l *listeners) ports() Ports {
 
 // write leaves the ports where a launcher looks for them: complete, or not at all.
 func (p Ports) write(path string) error {
-	text := fmt.Sprintf("te_port=%d\ndata_port=%d\nhttp_port=%d\n", p.TE, p.Data, p.HTTP)
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("--ports_file: %w", err)
+	}
 	part := path + ".part"
-	if err := os.WriteFile(part, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(part, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("--ports_file=%s cannot be written: %w", path, err)
 	}
 	if err := os.Rename(part, path); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // newDataServer is the data port over the arena.
 func (d *Daemon) newDataServer() (*tcp.Server, error) {
-	s := tcp.NewServer(tcp.ServerConfig{Options: d.cfg.Data, Log: d.log.Named("data")})
+	s := tcp.NewServer(tcp.ServerConfig{Options: d.cfg.Data, Log: d.log.Named("data"), Admit: d.admit})
 	return s, s.AddRegion(d.state.Base, d.arena.Bytes())
 }
 

@@ -5,8 +5,10 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"mooncake/internal/units"
+	"mooncake/metrics"
 	"mooncake/tcp"
 )
 
@@ -18,6 +20,20 @@ type counters struct {
 	tasksDone, tasksFailed   atomic.Uint64
 	taskBytes                atomic.Uint64
 	taskOverTCP              atomic.Uint64
+
+	pingedAt atomic.Int64 // when the last ping was answered, or was not, in ms since 1970; 0: never
+	pingedOK atomic.Bool
+}
+
+// pinged notes the outcome of a ping.
+func (c *counters) pinged(answered bool) {
+	if answered {
+		c.pings.Add(1)
+	} else {
+		c.pingsFailed.Add(1)
+	}
+	c.pingedOK.Store(answered)
+	c.pingedAt.Store(time.Now().UnixMilli())
 }
 
 // series is one line of /metrics.
@@ -78,10 +94,20 @@ func (d *Daemon) snapshot() *snapshot {
 	return s
 }
 
-// metricsText is the body of /metrics.
-func (d *Daemon) metricsText() string {
+// metricsText is the body of /metrics: the series of the published clients, and then those of our own.
+func (d *Daemon) metricsText() (string, error) {
 	snap := d.snapshot()
 	var b strings.Builder
+	figures := metrics.Client{
+		Calls: d.times.list(), WrittenBytes: d.count.taskBytes.Load(), HeartbeatOK: d.count.pingedOK.Load(),
+		Build: metrics.Build{Version: protocolVersion, Display: d.cfg.Version},
+	}
+	if ms := d.count.pingedAt.Load(); ms > 0 {
+		figures.HeartbeatAt = time.UnixMilli(ms)
+	}
+	if err := metrics.WriteClient(&b, &figures); err != nil {
+		return "", err
+	}
 	for _, s := range allSeries {
 		name := seriesPrefix + s.name
 		b.WriteString("# HELP " + name + " " + s.help + "\n# TYPE " + name + " " + s.kind + "\n" + name + " ")
@@ -91,7 +117,7 @@ func (d *Daemon) metricsText() string {
 	if d.rails != nil {
 		writeRails(&b, d.rails.fabric.stats())
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 // metricsSummary is the body of /metrics/summary, for people.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,10 @@ type ServerConfig struct {
 	Options Options
 	// Log hears of refusals and of connections that broke. Nil is silence.
 	Log *zap.Logger
+	// Admit, when set, says which addresses may connect.
+	Admit func(netip.Addr) bool
+	// PeerConns bounds the connections of one address. 0 means limits.DataPeerConns.
+	PeerConns int
 	// Conns bounds the connections; further ones are closed at once. 0 means limits.DataConns.
 	Conns int
 	// Progress bounds how long a request may stand still. 0 means limits.DataProgressMs.
@@ -45,6 +50,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
+	cfg.PeerConns = cmp.Or(cfg.PeerConns, limits.DataPeerConns)
 	cfg.Conns = cmp.Or(cfg.Conns, limits.DataConns)
 	cfg.Progress = cmp.Or(cfg.Progress, limits.DataProgressMs*time.Millisecond)
 	cfg.Grace = cmp.Or(cfg.Grace, limits.DataGraceMs*time.Millisecond)
@@ -65,6 +71,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	undrain := context.AfterFunc(ctx, func() { s.drain(); close(drained) })
 	loop := acceptloop.Loop{
 		Max:      s.cfg.Conns,
+		Admit:    s.cfg.Admit,
+		PeerMax:  s.cfg.PeerConns,
 		Handle:   s.handle,
 		Overflow: s.turnAway,
 		Trouble:  func(err error) { s.cfg.Log.Warn("data port cannot accept", zap.Error(err)) },

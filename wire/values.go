@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Void is the value of an expected that carries none.
 type Void = struct{}
@@ -18,6 +21,17 @@ func Some[T any](v T) Opt[T] { return Opt[T]{Set: true, Value: v} }
 type Exp[T any, E ~int32 | ~uint8] struct {
 	Value T
 	Err   E
+}
+
+// Refused tells whether there is an error instead of a value, and the name of its code.
+func (e *Exp[T, E]) Refused() (code string, refused bool) {
+	if e.Err == 0 {
+		return "", false
+	}
+	if named, ok := any(e.Err).(fmt.Stringer); ok {
+		return named.String(), true
+	}
+	return strconv.Itoa(int(e.Err)), true
 }
 
 // MapEntry is one pair of a map; maps are slices of pairs so that their order survives.

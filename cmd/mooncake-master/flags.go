@@ -1,151 +1,33 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"mooncake/catalog"
 	"mooncake/internal/etcdkv"
-	"mooncake/internal/units"
+	"mooncake/internal/gflag"
 	"mooncake/master"
 )
 
-// oldName is what the published binary is called; under it the admin port keeps the published default.
+// oldName is what the published binary is called; under it the program has more of the published defaults.
 const (
-	newName        = "mooncake-master"
-	oldName        = "mooncake_master"
-	oldMetricsPort = 9003
+	newName = "mooncake-master"
+	oldName = "mooncake_master"
 )
 
 // options are the flags that are no settings of the daemon itself.
 type options struct {
 	checkConfig bool
+	configPath  string
+	logLevel    string
+	logFormat   string
+	port        int           // the older name of RPCPort
+	rpcNIC      string        // the interface whose address takes the place of RPCAddress
 	clientTTL   time.Duration // the older name of ClientActiveTTL
 	// etcdEndpoints is the older name of HAConnString.
 	etcdEndpoints string
-}
-
-// ttl is a duration flag in the spelling of the lease flags: a number with ms, s, m or h; a bare one is milliseconds.
-type ttl struct{ d *time.Duration }
-
-func (t ttl) String() string {
-	if t.d == nil {
-		return ""
-	}
-	return t.d.String()
-}
-
-func (t ttl) Set(text string) error {
-	d, err := units.ParseDuration(text)
-	if err != nil {
-		return err
-	}
-	*t.d = d
-	return nil
-}
-
-func (t ttl) Type() string { return "string" }
-
-// seconds is a duration flag that counts whole seconds.
-type seconds struct{ d *time.Duration }
-
-func (s seconds) String() string {
-	if s.d == nil {
-		return ""
-	}
-	return units.FormatSeconds(*s.d)
-}
-
-func (s seconds) Set(text string) error {
-	d, err := units.ParseSeconds(text)
-	if err != nil {
-		return err
-	}
-	*s.d = d
-	return nil
-}
-
-func (s seconds) Type() string { return "int64" }
-
-// retention is the flag of retention rules.
-type retention struct{ rules *[]catalog.RetentionRule }
-
-func (r retention) String() string {
-	if r.rules == nil {
-		return ""
-	}
-	return master.FormatRetention(*r.rules)
-}
-
-func (r retention) Set(text string) (err error) {
-	*r.rules, err = master.ParseRetention(text)
-	return err
-}
-
-func (r retention) Type() string { return "string" }
-
-// millis is a duration flag that counts whole milliseconds.
-type millis struct{ d *time.Duration }
-
-func (m millis) String() string {
-	if m.d == nil {
-		return ""
-	}
-	return strconv.FormatInt(m.d.Milliseconds(), 10)
-}
-
-func (m millis) Set(text string) error {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return fmt.Errorf("%q is no whole number of milliseconds", text)
-	}
-	*m.d = time.Duration(n) * time.Millisecond
-	return nil
-}
-
-func (m millis) Type() string { return "int64" }
-
-// Flags whose meaning depends on each other.
-const (
-	flagClientTTL    = "client_ttl"
-	flagActiveTTL    = "client_active_ttl_sec"
-	flagSuspicionTTL = "client_suspicion_ttl_sec"
-
-	flagConnString    = "ha_backend_connstring"
-	flagEtcdEndpoints = "etcd_endpoints"
-	flagClusterID     = "cluster_id"
-	flagHAAck         = "ha_ack"
-	envClusterID      = "MC_STORE_CLUSTER_ID"
-)
-
-// settle works out what the flags mean together. The warning is empty when there is nothing to say.
-func settle(fs *pflag.FlagSet, c *master.Config, o *options) (warning string) {
-	if c.HAConnString == "" {
-		c.HAConnString = o.etcdEndpoints
-	}
-	if id := os.Getenv(envClusterID); id != "" && !fs.Changed(flagClusterID) {
-		c.ClusterID = id
-	}
-	older, newer := fs.Changed(flagClientTTL), fs.Changed(flagActiveTTL)
-	if older && !newer {
-		c.ClientActiveTTL = o.clientTTL
-	}
-	if (older || newer) && !fs.Changed(flagSuspicionTTL) {
-		c.ClientSuspicionTTL = c.ClientActiveTTL
-	}
-	var warnings []string
-	if older && newer {
-		warnings = append(warnings, fmt.Sprintf("--%s=%s is ignored: --%s=%s is given as well", flagClientTTL, seconds{&o.clientTTL}, flagActiveTTL, seconds{&c.ClientActiveTTL}))
-	}
-	if fs.Changed(flagHAAck) && !c.HA {
-		warnings = append(warnings, fmt.Sprintf("--%s=%s has no effect without --enable_ha: a master with --data_dir acknowledges as --journal_sync says", flagHAAck, c.HAAck))
-	}
-	return strings.Join(warnings, "; ")
 }
 
 // addEtcdFlags declares how etcd is reached.
@@ -160,7 +42,7 @@ func addEtcdFlags(fs *pflag.FlagSet, a *etcdkv.Access) {
 
 func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	fs.StringVar(&c.RPCAddress, "rpc_address", c.RPCAddress, "address the RPC port listens on")
-	fs.IntVar(&c.RPCPort, "rpc_port", c.RPCPort, "port for clients; 0 takes a free one")
+	fs.IntVar(&c.RPCPort, flagRPCPort, c.RPCPort, "port for clients; 0 takes a free one")
 	fs.IntVar(&c.RPCPortV12, "rpc_port_v12", c.RPCPortV12, "second port, on which every client is taken for release 0.3.12; -1 = off")
 	fs.StringVar(&c.DefaultFamily, "rpc_default_family", c.DefaultFamily, "release assumed of a client that its calls do not tell: 12, 13 or 14")
 	fs.Var(seconds{&c.RPCIdle}, "rpc_conn_timeout_seconds", "seconds after which a silent client connection is closed; 0 = never")
@@ -204,8 +86,25 @@ func addFlags(fs *pflag.FlagSet, c *master.Config, o *options) {
 	addEtcdFlags(fs, &c.Etcd)
 	fs.IntVar(&c.GRPCPort, "grpc_port", c.GRPCPort, "port on --rpc_address for the other masters, with --enable_ha; 0 takes a free one")
 	fs.StringVar(&c.SnapshotDir, "snapshot_dir", c.SnapshotDir, "directory for snapshots of the log that are too large for etcd; not given: above 32 MiB none is made and the log grows")
-	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to, once all are open")
+	fs.StringVar(&c.PortsFile, "ports_file", c.PortsFile, "file to write the real ports to as JSON, once all are open")
 	fs.BoolVar(&o.checkConfig, "check_config", false, "check the settings, print them and exit")
+	fs.StringVar(&o.configPath, flagConfigPath, "", "file of settings, .json, .yaml or .yml; flags that are given win")
+	fs.StringVar(&o.logLevel, flagLogLevel, "info", "debug, info, warn or error")
+	fs.IntVar(&o.port, flagPort, c.RPCPort, "older name of --"+flagRPCPort+", which wins when both are given")
+	fs.StringVar(&o.rpcNIC, "rpc_interface", "", "network interface whose first IPv4 address takes the place of --rpc_address")
+	addAccessFlags(fs, c)
+	addLogFlags(fs, c, o)
+	gflag.AddIdle(fs, idle...)
+	gflag.AddIdle(fs, gflag.Glog...)
+}
+
+// addAccessFlags declares who may do what.
+func addAccessFlags(fs *pflag.FlagSet, c *master.Config) {
+	fs.StringVar(&c.RPCAllowFrom, "rpc_allow_from", "", "networks whose hosts may call: 10.0.0.0/8,::1; not given: all")
+	fs.StringVar(&c.AdminTokens, "admin_tokens_file", "", "file of the tokens that the admin port asks for, LEVEL TOKEN a line: read, operate or admin; see docs/access.md")
+	fs.StringVar(&c.AdminCert, "admin_tls_cert", "", "serve the admin port by TLS: file of its certificate; needs --admin_tls_key")
+	fs.StringVar(&c.AdminKey, "admin_tls_key", "", "file of the key of --admin_tls_cert")
+	fs.StringVar(&c.AdminClientCA, "admin_tls_client_ca", "", "file of the authorities whose certificates callers of the admin port must have")
 }
 
 // addStoreFlags adds the flags about disks, events and tenants.
@@ -253,3 +152,58 @@ func addStoreFlags(fs *pflag.FlagSet, c *master.Config) {
 	fs.Float64Var(&c.AdmissionQPS, "dynamic_replication_admission_qps_threshold", c.AdmissionQPS, "reads a second from which on an object gets another copy")
 	fs.IntVar(&c.MaxMemoryReplicas, "dynamic_replication_max_memory_replicas", c.MaxMemoryReplicas, "copies that reads can bring an object to; below 1 counts as 1")
 }
+
+// idle are flags of the published masters that have no effect here.
+var idle = []gflag.Idle{
+	{Name: "allocation_strategy", Type: "string", Default: "random", Why: "placement follows docs/rules.md", Allowed: []string{"random", "free_ratio_first", "cxl", "ssd_free_ratio_first", "local_first"}},
+	{Name: "memory_allocator", Type: "string", Default: "offset", Why: "there is one allocator", Allowed: []string{"offset", "cachelib"}},
+	{Name: "max_threads", Type: "int32", Default: "16", Why: whyThreads},
+	{Name: "rpc_thread_num", Type: "int32", Default: "0", Why: whyThreads},
+	{Name: "handler_worker_thread_num", Type: "int32", Default: "0", Why: whyThreads},
+	{Name: "enable_metadata_cleanup_on_timeout", Type: "bool", Default: "false", Why: "entries of clients that are gone go always"},
+	{Name: "pod_name", Type: "string", Why: whyPod},
+	{Name: "pod_namespace", Type: "string", Why: whyPod},
+	{Name: "enable_cxl", Type: "bool", Default: "false", Why: whyCXL},
+	{Name: "cxl_path", Type: "string", Default: "/dev/dax0.0", Why: whyCXL},
+	{Name: "cxl_size", Type: "uint64", Default: "8589934592", Why: whyCXL},
+	{Name: "nof_eviction_high_watermark_ratio", Type: "double", Default: "0.9", Why: whyNoF},
+	{Name: "nof_eviction_ratio", Type: "double", Default: "0.05", Why: whyNoF},
+	{Name: "nof_heartbeat_failures_threshold", Type: "uint32", Default: "3", Why: whyNoF},
+	{Name: "nof_heartbeat_interval_sec", Type: "int64", Default: "10", Why: whyNoF},
+	{Name: "nof_heartbeat_probe_timeout_ms", Type: "uint32", Default: "1000", Why: whyNoF},
+	{Name: "enable_oplog", Type: "bool", Default: "false", Why: whyLog},
+	{Name: "batch_oplog_retry_timeout_sec", Type: "uint32", Default: "180", Why: whyLog},
+	{Name: "oplog_batch_max_entries", Type: "uint32", Default: "1024", Why: whyLog},
+	{Name: "oplog_poll_interval_ms", Type: "int32", Default: "1000", Why: whyLog},
+	{Name: "enable_oplog_snapshot", Type: "bool", Default: "false", Why: whyLog},
+	{Name: "snapshot_chunk_object_count", Type: "uint64", Default: "1000000", Why: whyLog},
+	{Name: "enable_snapshot", Type: "bool", Default: "false", Why: whySnapshot},
+	{Name: "enable_snapshot_restore", Type: "bool", Default: "false", Why: whySnapshot},
+	{Name: "snapshot_backup_dir", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_catalog_backend_connstring", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_catalog_backend_type", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_catalog_store_connstring", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_catalog_store_type", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_child_timeout_seconds", Type: "uint64", Default: "300", Why: whySnapshot},
+	{Name: "snapshot_interval_seconds", Type: "uint64", Default: "600", Why: whySnapshot},
+	{Name: "snapshot_object_store_type", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_payload_backend_type", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_payload_store_type", Type: "string", Why: whySnapshot},
+	{Name: "snapshot_retention_count", Type: "uint32", Default: "2", Why: whySnapshot},
+	{Name: "use_mmap_arena_allocator", Type: "bool", Default: "false", Why: whyArena},
+	{Name: "mmap_arena_pool_size", Type: "uint64", Default: "8589934592", Why: whyArena},
+	{Name: "weight_import_idle_timeout_ms", Type: "uint64", Default: "300000", Why: whyWeights},
+	{Name: "weight_management_oplog_capability_confirmed", Type: "bool", Default: "false", Why: whyWeights},
+}
+
+// Why they have none.
+const (
+	whyThreads  = "every connection has a goroutine of its own"
+	whyPod      = "masters do not meet in Kubernetes"
+	whyCXL      = "CXL memory is not built yet"
+	whyNoF      = "NVMe over fabrics is not built yet"
+	whyLog      = "with --enable_ha the log is in etcd always"
+	whySnapshot = "use --data_dir"
+	whyArena    = "a master holds no data"
+	whyWeights  = "managed weights are not built yet"
+)

@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"mooncake/internal/gflag"
 	"mooncake/master"
@@ -28,72 +28,71 @@ func main() {
 
 // run is the whole program but for the exit: it returns the exit code.
 func run(name string, args []string, stdout, stderr io.Writer) (code int) {
-	cfg := master.DefaultConfig()
-	if name == oldName {
-		cfg.MetricsPort = oldMetricsPort
-	} else {
+	if name != oldName {
 		name = newName
 	}
-	var opts options
 	cmd := &cobra.Command{Use: name, DisableFlagParsing: true, SilenceErrors: true, SilenceUsage: true}
-	addFlags(cmd.Flags(), &cfg, &opts)
-	cmd.Run = func(cmd *cobra.Command, args []string) {
+	cmd.Run = func(_ *cobra.Command, args []string) {
+		l := newCommandLine(name)
 		program := gflag.Program{Name: name, Usage: usage, Version: version}
 		ended := false
-		if code, ended = gflag.Handle(cmd.Flags(), args, program, stdout, stderr); ended {
+		if code, ended = gflag.Handle(l.flags, args, program, stdout, stderr); ended {
 			return
 		}
-		warning := settle(cmd.Flags(), &cfg, &opts)
-		code = serve(&cfg, &opts, warning, stdout, stderr)
+		if err := l.settle(); err != nil {
+			code = fail(stderr, err)
+			return
+		}
+		code = serve(l, args, stdout, stderr)
 	}
 	cmd.SetArgs(args)
 	if err := cmd.Execute(); err != nil {
-		fmt.Fprintf(stderr, "ERROR: %v\n", err)
-		return 1
+		return fail(stderr, err)
 	}
 	return code
 }
 
+// fail says in one line why the program ends.
+func fail(stderr io.Writer, err error) int {
+	fmt.Fprintf(stderr, "ERROR: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	return 1
+}
+
 const usage = "master of a Mooncake store for clients of releases 0.3.12.post1, 0.3.13.post1 and 0.3.14"
 
-func serve(cfg *master.Config, opts *options, warning string, stdout, stderr io.Writer) int {
-	if err := cfg.Validate(); err != nil {
-		fmt.Fprintf(stderr, "ERROR: %v\n", err)
-		return 1
+func serve(l *commandLine, args []string, stdout, stderr io.Writer) int {
+	if err := l.cfg.Validate(); err != nil {
+		return fail(stderr, err)
 	}
-	if opts.checkConfig {
+	warning := warningOf(l.without)
+	if l.opts.checkConfig {
 		if warning != "" {
 			fmt.Fprintf(stderr, "WARNING: %s\n", warning)
 		}
-		fmt.Fprintln(stdout, cfg)
+		fmt.Fprintln(stdout, &l.cfg)
 		return 0
 	}
-	log := logger(stderr)
-	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	log, stopLog := logger(stderr, l.level, l.opts.logFormat)
+	defer stopLog()
 	if warning != "" {
 		log.Warn(warning)
 	}
-	srv, err := master.Listen(*cfg, log)
+	hangups := make(chan os.Signal, 1) // from now on: before, it would end the process
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	srv, err := master.Listen(l.cfg, log)
 	if err != nil {
-		fmt.Fprintf(stderr, "ERROR: %v\n", err)
-		return 1
+		return fail(stderr, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE) // whoever read the log may leave; the store goes on
-	open := cfg.With(srv.Ports())
+	open := l.cfg.With(srv.Ports())
 	log.Info(fmt.Sprintf("Master service started on port %d, %s", open.RPCPort, &open), zap.String("version", version))
+	defer reloadOnSignal(hangups, l, args, srv, log)()
 	if err := srv.Run(ctx); err != nil {
-		fmt.Fprintf(stderr, "ERROR: %v\n", err)
-		return 1
+		return fail(stderr, err)
 	}
 	log.Info("Shutdown signal received, exiting gracefully")
 	return 0
-}
-
-// logger writes one line an event to stderr.
-func logger(w io.Writer) *zap.Logger {
-	enc := zap.NewProductionEncoderConfig()
-	enc.EncodeTime = zapcore.ISO8601TimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(zapcore.AddSync(w)), zap.InfoLevel))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -98,7 +99,8 @@ func TestGoodCommandLines(t *testing.T) {
 	}
 }
 
-func TestBadCommandLines(t *testing.T) {
+// TestP03BadCommandLines gives one thing wrong at a time: code 1, one line with the flag, no stack.
+func TestP03BadCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		want []string // all in the one line
@@ -142,6 +144,25 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1", "--etcd_endpoints=h:1", "--ha_leader_lease_ttl_sec=61"}, []string{"ha_leader_lease_ttl_sec", "61", "2..60"}},
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1", "--etcd_endpoints=h:1", "--cluster_id=/"}, []string{"cluster_id", "/"}},
 		{[]string{"--enable_ha", "--rpc_address=127.0.0.1", "--etcd_endpoints=h:1", "--data_dir=/tmp/x"}, []string{"data_dir", "/tmp/x", "enable_ha"}},
+		{[]string{"--port=70000"}, []string{"port", "70000", "65535"}},
+		{[]string{"--rpc_interface=no.such.nic"}, []string{"rpc_interface", "no.such.nic"}},
+		{[]string{"--log_level=loud"}, []string{"log_level", "loud", "debug"}},
+		{[]string{"--allocation_strategy=bogus"}, []string{"allocation_strategy", "bogus", "random"}},
+		{[]string{"--memory_allocator=none"}, []string{"memory_allocator", "none", "offset"}},
+		{[]string{"--enable_cxl=maybe"}, []string{"enable_cxl", "maybe"}},
+		{[]string{"--nof_eviction_ratio=much"}, []string{"nof_eviction_ratio", "much"}},
+		{[]string{"--snapshot_retention_count=-1"}, []string{"snapshot_retention_count", "-1"}},
+		{[]string{"--max_threads=many"}, []string{"max_threads", "many"}},
+		{[]string{"--noclient_ttl"}, []string{"client_ttl"}},
+		{[]string{"--rpc_allow_from=here"}, []string{"rpc_allow_from", "here", "10.0.0.0/8"}},
+		{[]string{"--rpc_allow_from=10.1.2.3/8"}, []string{"rpc_allow_from", "10.1.2.3/8", "10.0.0.0/8"}},
+		{[]string{"--admin_tokens_file=/no/such/file"}, []string{"admin_tokens_file", "/no/such/file"}},
+		{[]string{"--admin_tokens_file=main.go"}, []string{"admin_tokens_file", "main.go", "line 1"}},
+		{[]string{"--admin_tls_cert=main.go"}, []string{"admin_tls_key"}},
+		{[]string{"--admin_tls_key=main.go"}, []string{"admin_tls_cert"}},
+		{[]string{"--admin_tls_cert=main.go", "--admin_tls_key=main.go"}, []string{"admin_tls_cert", "main.go"}},
+		{[]string{"--config_path=/no/such/file.yaml"}, []string{"config_path", "/no/such/file.yaml"}},
+		{[]string{"--config_path=main.go"}, []string{"config_path", "main.go", ".json"}},
 		{[]string{"--flagfile=/no/such/file"}, []string{"/no/such/file"}},
 		{[]string{"--fromenv=client_ttl"}, []string{"FLAGS_client_ttl"}},
 		{[]string{"--ports_file=/no/such/folder/ports", "--rpc_port=0", "--metrics_port=0"}, []string{"ports_file", "/no/such/folder/ports"}},
@@ -275,20 +296,26 @@ func TestStartServeStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, row := range strings.Fields(string(text)) {
-			key, port, _ := strings.Cut(row, "=")
-			if port == "0" || setting(t, line, key) != port {
-				t.Errorf("%s in the file, %s in the log", row, setting(t, line, key))
+		ports := map[string]int{}
+		if err := json.Unmarshal(text, &ports); err != nil {
+			t.Fatal(err)
+		}
+		for key, port := range ports {
+			if key == "grpc_port" && port == 0 {
+				continue // there is none
 			}
-			c, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if port == 0 || setting(t, line, key) != fmt.Sprint(port) {
+				t.Errorf("%s=%d in the file, %s in the log", key, port, setting(t, line, key))
+			}
+			c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
 			if err != nil {
-				t.Errorf("%s: %v", row, err)
+				t.Errorf("%s: %v", key, err)
 				continue
 			}
 			_ = c.Close()
 		}
-		if n := strings.Count(string(text), "\n"); n != 4 {
-			t.Errorf("%d lines in the ports file", n)
+		if len(ports) != 5 {
+			t.Errorf("the ports file is %s", text)
 		}
 		resp, err := http.Get("http://127.0.0.1:" + setting(t, line, "metrics_port") + "/health")
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -307,8 +334,8 @@ func TestStartServeStop(t *testing.T) {
 	}
 }
 
-// TestNames looks at what the name the program is called by decides.
-func TestNames(t *testing.T) {
+// TestP08Names looks at what the name the program is called by decides.
+func TestP08Names(t *testing.T) {
 	for name, port := range map[string]string{newName: "50052", oldName: "9003"} {
 		code, out, errs := call(name, "--check_config")
 		if code != 0 || !strings.Contains(out, "metrics_port="+port+",") {
@@ -326,8 +353,8 @@ func TestNames(t *testing.T) {
 // launchersPatience is far above the tenth of a second it takes, and far below the half minute that launchers wait.
 const launchersPatience = 10 * time.Second
 
-// TestBusyPorts is what once cost launchers half a minute: the call port must never open when another cannot.
-func TestBusyPorts(t *testing.T) {
+// TestP01BusyPorts is what once cost launchers half a minute: the call port must never open when another cannot.
+func TestP01BusyPorts(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -395,8 +422,8 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// TestLaunchersProbes connects and closes a thousand times: no word in the log, no descriptor left.
-func TestLaunchersProbes(t *testing.T) {
+// TestP08Probes connects and closes a thousand times: no word in the log, no descriptor left.
+func TestP08Probes(t *testing.T) {
 	p := start(t, oldName, onLoopback()...)
 	port := setting(t, p.until(t, "Master service started"), "rpc_port")
 	probe := func(n int) {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mooncake/internal/conffile"
 	"mooncake/internal/etcdkv"
+	"mooncake/internal/gflag"
 	"mooncake/internal/hostport"
 	"mooncake/internal/units"
 	"mooncake/segment"
@@ -16,6 +18,15 @@ import (
 
 // clientName is the published program whose defaults this one takes when started under its name.
 const clientName = "mooncake_client"
+
+// withoutEffect begins the note about what was given and has no effect.
+const withoutEffect = "without effect: "
+
+// Where settings may be read from besides flags.
+const (
+	flagConfigPath = "config_path"
+	envConfigPath  = "MOONCAKE_CONFIG_PATH"
+)
 
 // options are the flags as given, before they become a configuration.
 type options struct {
@@ -28,7 +39,8 @@ type options struct {
 	taskWorkers                        int32
 	enableHTTP                         bool
 	checkConfig                        bool
-	logLevel                           string
+	logLevel, configPath               string
+	without                            []string // keys of the file that have no effect
 }
 
 // newOptions declares every flag. Two names for one thing write to one variable: the last one given counts.
@@ -74,57 +86,43 @@ func newOptions(programName string) *options {
 	f.BoolVar(&c.Prefault, "prefault", false, "have the kernel find all memory before the segment is announced")
 	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
 	f.Int32Var(&o.taskWorkers, "task_workers", int32(c.TaskWorkers), "copy tasks carried out at once")
-	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file once they are open")
+	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file as JSON, once they are open")
 	f.BoolVar(&o.enableHTTP, "enable_http_server", !o.asClient, "serve /health and /metrics on --http_port")
 	f.BoolVar(&o.checkConfig, "check_config", false, "check the configuration, print it and end")
 	f.StringVar(&o.logLevel, "log_level", "info", "debug, info, warn or error")
-	o.declareIdle()
+	f.StringVar(&c.PeerAllowFrom, "peer_allow_from", "", "networks whose hosts may connect to the handshake and data ports: 10.0.0.0/8,::1; not given: all")
+	f.StringVar(&o.configPath, flagConfigPath, "", "file of settings, .json, .yaml or .yml; flags that are given win (env MOONCAKE_CONFIG_PATH)")
+	gflag.AddIdle(f, idle...)
+	gflag.AddIdle(f, gflag.Glog...)
 	return o
 }
 
-// idleFlags are flags of the published program that have no meaning here, each with the reason. They are accepted, so
-// that command lines need not be changed, and each one given is told once.
-var idleFlags = []struct{ name, kind, why string }{
-	{"port", "int32", "dummy clients are not served"},
-	{"local_buffer_size", "string", "bytes go straight into the segment"},
-	{"threads", "int32", "every connection has its own goroutine"},
-	{"tenant_id", "string", "a segment belongs to all tenants"},
-	{"enable_offload", "bool", "there is no disk tier"},
-	{"start_offload_rpc_server", "bool", "there is no disk tier"},
-	{"mmap_arena_pool_size", "uint64", "the arena is the segment"},
-	{"use_mmap_arena_allocator", "bool", "the arena is the segment"},
-	{"logtostderr", "bool", "the log goes to stderr always"},
-	{"alsologtostderr", "bool", "the log goes to stderr always"},
-	{"stderrthreshold", "int32", "use --log_level"},
-	{"minloglevel", "int32", "use --log_level"},
-	{"v", "int32", "use --log_level"},
-	{"vmodule", "string", "use --log_level"},
-	{"log_dir", "string", "the log goes to stderr always"},
-	{"log_prefix", "bool", "the log has one form"},
-	{"colorlogtostderr", "bool", "the log has one form"},
-	{"max_log_size", "int32", "the log goes to stderr always"},
-	{"logbufsecs", "int32", "the log goes to stderr always"},
+// idle are flags of the published program that have no effect here. They are accepted, so that command lines need not be
+// changed, and one line at the start names those that are given.
+var idle = []gflag.Idle{
+	{Name: "port", Type: "int32", Default: "50052", Why: "dummy clients are not served"},
+	{Name: "local_buffer_size", Type: "string", Default: "0", Why: "bytes go straight into the segment"},
+	{Name: "threads", Type: "int32", Default: "1", Why: "every connection has its own goroutine"},
+	{Name: "tenant_id", Type: "string", Default: "default", Why: "a segment belongs to all tenants"},
+	{Name: "enable_offload", Type: "bool", Default: "false", Why: "there is no disk tier"},
+	{Name: "start_offload_rpc_server", Type: "bool", Default: "true", Why: "there is no disk tier"},
+	{Name: "mmap_arena_pool_size", Type: "uint64", Default: "8589934592", Why: "the arena is the segment"},
+	{Name: "use_mmap_arena_allocator", Type: "bool", Default: "false", Why: "the arena is the segment"},
 }
 
-func (o *options) declareIdle() {
-	for _, x := range idleFlags {
-		usage := "no effect here: " + x.why
-		switch x.kind {
-		case "bool":
-			o.flags.Bool(x.name, false, usage)
-		case "int32":
-			o.flags.Int32(x.name, 0, usage)
-		case "uint64":
-			o.flags.Uint64(x.name, 0, usage)
-		default:
-			o.flags.String(x.name, "", usage)
-		}
-	}
+// fileKeys are the keys of the file that the published store process reads (MOONCAKE_CONFIG_PATH), and the flags.
+var fileKeys = conffile.Keys{
+	Names:     map[string]string{"enable_client_http_server": "enable_http_server", "client_http_port": "http_port", "enable_ssd_offload": "enable_offload"},
+	FlagsOnly: []string{flagConfigPath, "check_config"},
+	Loose:     conffile.AllLoose,
 }
 
 // config turns the flags and, where a flag was not given, the environment into a configuration, with what there is to
 // say about it.
 func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config, []string, error) {
+	if err := o.readConfigFile(lookupEnv); err != nil {
+		return nil, nil, err
+	}
 	c := o.cfg
 	var notes []string
 	env := func(name string, into *string, flags ...string) {
@@ -171,21 +169,52 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		c.LocalHostname = ownAddress()
 		notes = append(notes, fmt.Sprintf("--local_hostname=%q names no host: announcing %s", given, c.LocalHostname))
 	}
-	return &c, append(notes, o.idleNotes(&c)...), nil
+	if without := o.withoutEffect(&c); len(without) > 0 {
+		notes = append(notes, withoutEffect+strings.Join(without, ", "))
+	}
+	return &c, notes, nil
 }
 
-// idleNotes has one line for each flag that was given and has no effect.
-func (o *options) idleNotes(c *segment.Config) []string {
-	var notes []string
-	for _, x := range idleFlags {
-		if o.flags.Changed(x.name) {
-			notes = append(notes, fmt.Sprintf("--%s has no effect here: %s", x.name, x.why))
+// readConfigFile sets what a file says and no flag does.
+func (o *options) readConfigFile(lookupEnv func(string) (string, bool)) (err error) {
+	flag := "--" + flagConfigPath
+	if path, ok := lookupEnv(envConfigPath); ok && o.configPath == "" {
+		o.configPath, flag = path, envConfigPath
+	}
+	if o.configPath == "" {
+		return nil
+	}
+	if o.without, err = conffile.Apply(o.flags, o.configPath, fileKeys); err != nil {
+		return fmt.Errorf("%s=%s: %w", flag, o.configPath, err)
+	}
+	return nil
+}
+
+// withoutEffect lists what was given and has no effect.
+func (o *options) withoutEffect(c *segment.Config) []string {
+	without := o.without
+	for _, x := range append(idle[:len(idle):len(idle)], gflag.Glog...) {
+		if o.flags.Changed(x.Name) {
+			without = append(without, fmt.Sprintf("--%s (%s)", x.Name, x.Why))
 		}
 	}
-	if c.Protocol == "tcp" && c.DeviceNames != "" {
-		notes = append(notes, fmt.Sprintf("--device_names=%s has no effect with --protocol=tcp", c.DeviceNames))
+	lonely := func(met bool, company string, flags ...string) {
+		for _, name := range flags {
+			if !met && o.flags.Changed(name) {
+				without = append(without, fmt.Sprintf("--%s=%s (only with %s)", name, o.flags.Lookup(name).Value, company))
+			}
+		}
 	}
-	return notes
+	byEtcd := strings.HasPrefix(c.MasterAddress, etcdkv.Scheme)
+	lonely(byEtcd, "--master_server_address=etcd://…", "cluster_id")
+	lonely(byEtcd || strings.HasPrefix(c.MetadataServer, etcdkv.Scheme) || c.MetadataServer != segment.P2P && !strings.Contains(c.MetadataServer, "://"),
+		"an address of etcd", "etcd_cacert", "etcd_cert", "etcd_key", "etcd_user", "etcd_password_file")
+	lonely(c.Protocol != "tcp", "--protocol=rdma", "device_names", "device_name", "rails_down")
+	if c.Protocol == "tcp" && c.DeviceNames != "" && !o.flags.Changed("device_names") && !o.flags.Changed("device_name") {
+		without = append(without, fmt.Sprintf("--device_names=%s (only with --protocol=rdma)", c.DeviceNames))
+	}
+	lonely(o.enableHTTP, "--enable_http_server", "http_port")
+	return without
 }
 
 func socketBytes(flag, text string) (int, error) {

@@ -44,11 +44,16 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	if err != nil {
 		return fail(name, err)
 	}
-	log, err := newLogger(opts.logLevel)
+	level, err := parseLevel(opts.logLevel)
 	if err != nil {
 		return fail(name, err)
 	}
 	if opts.checkConfig {
+		for _, n := range notes {
+			if strings.HasPrefix(n, withoutEffect) {
+				fmt.Fprintf(os.Stderr, "WARNING: %s\n", n)
+			}
+		}
 		if err := cfg.Resolve(context.Background()); err != nil {
 			return fail(name, err)
 		}
@@ -60,9 +65,16 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 		fmt.Println(cfg.String())
 		return 0
 	}
+	log, hangups := newLogger(level), make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // from now on: before, it would end the process
+	defer signal.Stop(hangups)
 	log.Info("starting", zap.String("version", program.Version), zap.Int("pid", os.Getpid()), zap.String("config", cfg.String()))
 	for _, n := range notes {
-		log.Info(n)
+		if strings.HasPrefix(n, withoutEffect) {
+			log.Warn(n)
+		} else {
+			log.Info(n)
+		}
 	}
 	ctx, stop := untilSignal(context.Background(), log)
 	defer stop()
@@ -70,6 +82,8 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	if err != nil {
 		return fail(name, err)
 	}
+	r := reloader{name: name, args: args, lookupEnv: lookupEnv, flags: opts.flags, level: level, log: log, allowPeers: d.AllowPeers}
+	defer r.start(hangups)()
 	if err := d.Run(ctx); err != nil {
 		return fail(name, err)
 	}
@@ -111,18 +125,22 @@ func untilSignal(parent context.Context, log *zap.Logger) (context.Context, func
 	}
 }
 
-// newLogger writes one line per event to stderr.
-func newLogger(level string) (*zap.Logger, error) {
-	at, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, fmt.Errorf("--log_level=%s: want debug, info, warn or error", level)
+// parseLevel reads --log_level.
+func parseLevel(text string) (zap.AtomicLevel, error) {
+	at, err := zapcore.ParseLevel(text)
+	if err != nil || at > zapcore.ErrorLevel {
+		return zap.AtomicLevel{}, fmt.Errorf("--log_level=%s: want debug, info, warn or error", text)
 	}
+	return zap.NewAtomicLevelAt(at), nil
+}
+
+// newLogger writes one line per event to stderr.
+func newLogger(level zap.AtomicLevel) *zap.Logger {
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.ISO8601TimeEncoder
 	enc.EncodeLevel = zapcore.CapitalLevelEncoder
 	enc.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(os.Stderr), at)
-	return zap.New(core), nil
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(os.Stderr), level))
 }
 
 // version is the module's version as the build recorded it.

@@ -160,15 +160,15 @@ func TestPortsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"te_port", "data_port", "http_port"} {
-		if want := name + "=" + field(line, `"`+name+`": `) + "\n"; !strings.Contains(string(text), want) {
+		if want := `"` + name + `":` + field(line, `"`+name+`": `); !strings.Contains(string(text), want) {
 			t.Errorf("%q lacks %q", text, want)
 		}
 	}
 	d.end(t, syscall.SIGTERM)
 }
 
-// TestRefusals: each ends with code 1 and one line that names what is wrong.
-func TestRefusals(t *testing.T) {
+// TestP03Refusals: each ends with code 1 and one line that names what is wrong.
+func TestP03Refusals(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +196,13 @@ func TestRefusals(t *testing.T) {
 		"metadata":          {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
 		"etcd's files":      {[]string{"--etcd_cacert=/nonexistent/ca.pem"}, []string{"--etcd_cacert", "/nonexistent/ca.pem"}},
 		"etcd's user":       {[]string{"--etcd_user=u"}, []string{"--etcd_user=u", "--etcd_password_file", "MOONCAKE_ETCD_PASSWORD"}},
+		"networks":          {[]string{"--peer_allow_from=10.0.0.1/8"}, []string{"--peer_allow_from", "10.0.0.1/8", "10.0.0.0/8"}},
+		"idle number":       {[]string{"--threads=many"}, []string{"threads", "many"}},
+		"idle switch":       {[]string{"--enable_offload=maybe"}, []string{"enable_offload", "maybe"}},
+		"log flag":          {[]string{"--minloglevel=x"}, []string{"minloglevel", "x"}},
+		"no file":           {[]string{"--config_path=/no/such/file.json"}, []string{"--config_path=/no/such/file.json"}},
+		"no argument":       {[]string{"--segment_name"}, []string{"segment_name", "missing"}},
+		"not a switch":      {[]string{"--nohttp_port"}, []string{"http_port"}},
 		"level, checked":    {[]string{"--check_config", "--log_level=loud"}, []string{"--log_level=loud"}},
 		"metadata, checked": {[]string{"--check_config", "--metadata_server=h:99999"}, []string{"--metadata_server", "99999"}},
 	} {
@@ -257,7 +264,7 @@ func TestOptions(t *testing.T) {
 		}, ""},
 		"the client's http": {"mooncake_client", []string{"--host=h", "--enable_http_server", "--http_port=9301"}, nil, []string{"--http_port=9301"}, ""},
 		"host is an alias":  {"mooncake-segment", []string{"--host=a", "--local_hostname=b"}, nil, []string{"--local_hostname=b"}, ""},
-		"device alias":      {"mooncake-segment", []string{"--host=h", "--device_name=mlx5_0"}, nil, []string{"--device_names=mlx5_0"}, "--device_names=mlx5_0 has no effect"},
+		"device alias":      {"mooncake-segment", []string{"--host=h", "--device_name=mlx5_0"}, nil, []string{"--device_names=mlx5_0"}, "--device_name=mlx5_0 (only with --protocol=rdma)"},
 		"environment": {"mooncake-segment", nil, map[string]string{
 			"MOONCAKE_MASTER": "10.0.0.9:50051", "MOONCAKE_LOCAL_HOSTNAME": "10.0.0.1", "MOONCAKE_TE_META_DATA_SERVER": "etcd://e:2379",
 			"MOONCAKE_PROTOCOL": "tcp", "MOONCAKE_DEVICE": "mlx5_1", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",
@@ -277,7 +284,9 @@ func TestOptions(t *testing.T) {
 		"flags win": {"mooncake-segment", []string{"--host=h", "--global_segment_size=1GiB"}, map[string]string{
 			"MOONCAKE_LOCAL_HOSTNAME": "other", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",
 		}, []string{"--local_hostname=h", "--global_segment_size=1073741824"}, ""},
-		"no effect":     {"mooncake_client", []string{"--host=h", "--threads=8"}, nil, nil, "--threads has no effect"},
+		"networks":      {"mooncake-segment", []string{"--host=h", "--peer_allow_from=10.0.0.0/8, ::1"}, nil, []string{"--peer_allow_from=10.0.0.0/8,::1"}, ""},
+		"all at once":   {"mooncake_client", []string{"--host=h", "--threads=8", "--port=1", "--v=1", "--cluster_id=c", "--http_port=9"}, nil, nil, "without effect: --port (dummy clients are not served), --threads (every connection has its own goroutine), --v (use --log_level), --cluster_id=c (only with --master_server_address=etcd://…), --http_port=9 (only with --enable_http_server)"},
+		"no effect":     {"mooncake_client", []string{"--host=h", "--threads=8"}, nil, nil, "--threads (every connection"},
 		"any address":   {"mooncake_client", []string{"--host=0.0.0.0"}, nil, []string{"--local_hostname=" + ownAddress()}, "names no host"},
 		"fixed ports":   {"mooncake-segment", []string{"--host=h", "--te_port=18000", "--data_port=18001"}, nil, []string{"--te_port=18000", "--data_port=18001"}, ""},
 		"socket values": {"mooncake-segment", []string{"--host=h", "--data_rcvlowat=0", "--data_sndbuf=64KiB", "--io=std"}, nil, []string{"--data_rcvlowat=0", "--data_sndbuf=65536", "--io=std"}, ""},

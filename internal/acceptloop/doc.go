@@ -8,6 +8,8 @@
 //   - Never more than Max handlers at once. With Overflow set a connection beyond that is handed to it on the accepting
 //     goroutine (count it, close it); without, it stays in the kernel's queue until a handler ends.
 //
+//   - Whoever is not admitted is gone before a byte is read, and nobody has more than PeerMax handlers.
+//
 //   - A handler owns its connection and closes it.
 //
 //   - Run returns only after the last handler; whoever cancels its context must also wake handlers that wait.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
 
+	"mooncake/internal/access"
 	"mooncake/internal/limits"
 )
 
@@ -20,6 +22,11 @@ type Loop struct {
 	Handle func(net.Conn)
 	// Overflow, when set, receives connections that find Max handlers at work.
 	Overflow func(net.Conn)
+	// Admit, when set, says which addresses may connect; the connections of others are closed before a byte is read.
+	Admit func(netip.Addr) bool
+	// PeerMax, when positive, is the largest number of handlers for one address. A connection beyond it is handed to
+	// Overflow, or closed without one.
+	PeerMax int
 	// Trouble, when set, hears of failed accepts that are waited out, such as a shortage of descriptors.
 	Trouble func(error)
 }
@@ -34,6 +41,7 @@ func (l *Loop) Run(ctx context.Context, ln net.Listener) error {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	slots := make(chan struct{}, l.Max)
+	var peers access.Peers
 	for {
 		held := l.waitForSlot(ctx, slots)
 		conn, err := l.accept(ctx, ln)
@@ -43,15 +51,52 @@ func (l *Loop) Run(ctx context.Context, ln net.Listener) error {
 			}
 			return fmt.Errorf("accept on %v: %w", ln.Addr(), err)
 		}
-		if !held && !takeSlot(slots) {
-			l.Overflow(conn)
+		peer, welcome := l.welcome(&peers, conn)
+		if !welcome || !held && !takeSlot(slots) {
+			if peer != nil {
+				peers.Leave(peer)
+				l.Overflow(conn)
+			}
+			if held {
+				<-slots
+			}
 			continue
 		}
 		handlers.Go(func() {
 			defer func() { <-slots }()
+			defer peers.Leave(peer)
 			l.Handle(conn)
 		})
 	}
+}
+
+// welcome tells whether a connection may stay, and ends it otherwise.
+func (l *Loop) welcome(peers *access.Peers, conn net.Conn) (*access.Peer, bool) {
+	addr := remoteAddr(conn)
+	if l.Admit != nil && !l.Admit(addr) {
+		conn.Close()
+		return nil, false
+	}
+	most := l.PeerMax
+	if most <= 0 {
+		most = l.Max
+	}
+	if peer := peers.Enter(addr, most); peer != nil {
+		return peer, true
+	}
+	if l.Overflow != nil {
+		l.Overflow(conn)
+	} else {
+		conn.Close()
+	}
+	return nil, false
+}
+
+func remoteAddr(conn net.Conn) netip.Addr {
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
 }
 
 // waitForSlot holds back the next accept while all handlers are busy. With Overflow nothing is held back: that

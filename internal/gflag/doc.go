@@ -1,7 +1,8 @@
 // Package gflag reads a command line in the spelling of Google's flag library into a pflag.FlagSet.
 //
-// It owns the grammar and the wording of complaints; it refuses to know any particular flag, and it never exits the
-// process or reads the process's own arguments. The grammar, as the published master understands it:
+// It owns the grammar and the wording of complaints; it refuses to know any flag but those that every program of the kind has
+// (its own and those of the logging library, Glog), and it never exits the process or reads the process's own arguments.
+// AddIdle declares flags that a program accepts and does nothing with. The grammar, as the published master understands it:
 //
 //   - one dash or two; '-' and '_' in a name are the same; the last of repeated flags wins;
 //   - --flag=value or --flag value; a bool takes a value only after '=' (--flag false makes it true, and "false" is then

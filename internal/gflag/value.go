@@ -144,6 +144,22 @@ func parseUnsigned(value string) (string, bool) {
 	return strconv.FormatUint(v, 10), err == nil
 }
 
+// fits tells whether a number in plain decimal has a place in so many bits.
+func fits(text string, signed bool, bits int) bool {
+	var err error
+	if signed {
+		_, err = strconv.ParseInt(text, 10, bits)
+	} else {
+		_, err = strconv.ParseUint(text, 10, bits)
+	}
+	return err == nil
+}
+
+func isFloat(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
+}
+
 func numberBase(value string) (digits string, base int) {
 	digits = strings.TrimLeft(value, " \t\n")
 	if len(digits) > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X') {

@@ -1047,4 +1047,51 @@ const (
 const (
 	// MetricsRefusalCodes bounds the codes by which refused calls are counted; the protocol has some sixty.
 	MetricsRefusalCodes = 100
+	// InspectPage is how many items a list of clients, segments, objects or tasks has when the query does not say,
+	// InspectPageMax the most it may ask for: an item takes some hundred bytes, a key up to thousands.
+	InspectPage    = 100
+	InspectPageMax = 1_000
+	// LogFoldMs is how long a warning that repeats is counted before it is written again; LogFoldRows bounds the different
+	// warnings that are remembered.
+	LogFoldMs   = 10_000
+	LogFoldRows = 1_000
+	// SummaryLogMs is how often the log has a line about what is stored and what was asked for.
+	SummaryLogMs = 60_000
+	// RefusalLines is how many refused calls of one kind are told one by one when the kind begins; the rest is counted for
+	// RefusalFoldMs, and for twice as long each time that there were more, up to RefusalFoldMaxMs.
+	RefusalLines     = 3
+	RefusalFoldMs    = 10_000
+	RefusalFoldMaxMs = 600_000
+	// RefusalKinds bounds the kinds: some eighty calls and some ten codes for each that can happen at all.
+	RefusalKinds = 1_000
+	// SlowCalls is how many slow calls are remembered.
+	SlowCalls = 256
+	// PprofMs is how long a profile may take to be sent: the longest that is asked for, and some.
+	PprofMs = 300_000
+)
+
+// Command lines, access and what one peer may take.
+const (
+	// ConfigFileBytes and ConfigFileDepth bound a configuration file: all flags with long values are a hundredth of it, and no
+	// key of the published masters lies inside a map at all.
+	ConfigFileBytes = 1 << 20
+	ConfigFileDepth = 16
+
+	// AccessNetworks bounds a list of networks: it is gone through at every connection.
+	AccessNetworks = 1024
+	// AccessTokensBytes bounds a file of tokens: a thousand of them, each compared at every request.
+	AccessTokensBytes = 64 << 10
+	// AccessTokenBytesMin is the shortest token: 16 random characters are not guessed over a network.
+	AccessTokenBytesMin = 16
+
+	// RPCPeerConns is how many connections one address may have to a master: half of all, so that one host that leaks them
+	// leaves room for the others. A host of 16 processes with a pool of 100 each has a tenth of it; a standby passes the
+	// connections of many clients on under its own address.
+	RPCPeerConns = RPCConns / 2
+	// RPCPeerCalls is how many calls of one address may be unanswered: one for each of its connections, and as many parked.
+	RPCPeerCalls = 2 * RPCPeerConns
+	// DataPeerConns and HandshakePeerConns are the same for the ports of a segment daemon. A peer holds a handshake for
+	// milliseconds; one that holds many is stuck, and the others are to get theirs.
+	DataPeerConns      = DataConns / 2
+	HandshakePeerConns = HandshakeConns / 2
 )

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mooncake/internal/access"
 	"mooncake/internal/limits"
 	"mooncake/internal/rawconn"
 )
@@ -19,6 +20,7 @@ type Conn struct {
 	Tag any
 
 	srv    *Server
+	peer   *access.Peer
 	id     uint64
 	raw    *rawconn.Conn
 	remote netip.AddrPort
@@ -29,7 +31,7 @@ type Conn struct {
 	out []byte // replies of the present wake
 	rep output
 
-	parked     atomic.Int64 // requests whose reply is still to come
+	parked     atomic.Int64 // requests whose reply is still to come; far below 0 once nobody waits for them
 	stopping   atomic.Bool
 	halfFrame  bool      // the read deadline is that of a half frame
 	idleArmed  bool      // the read deadline is that of idleness
@@ -56,14 +58,18 @@ func (c *Conn) Cause() error { return c.cause }
 // Reply answers a parked request. It may be called from any goroutine, also before Serve has returned, and never waits
 // for the peer. An error means that the connection is gone or, with ErrSlowReader, that this call ended it.
 func (c *Conn) Reply(seq uint32, code uint8, body []byte) error {
-	c.parked.Add(-1)
+	c.endCall()
 	if int64(len(body)) > math.MaxUint32 {
 		code, body = CodeMessageTooLarge, AppendErrorText(nil, textTooLarge)
 	}
 	return c.rep.post(frame{seq: seq, code: code, body: body})
 }
 
-const textTooLarge = "message too large"
+// Texts of replies that the handler does not make.
+const (
+	textTooLarge     = "message too large"
+	textTooManyCalls = "too many calls of this address are unanswered"
+)
 
 // run serves the connection until it ends. The caller accounts for it.
 func (c *Conn) run() {
@@ -147,21 +153,48 @@ func (c *Conn) serve(f frame) {
 	at := len(c.out)
 	c.out = appendReplyHeader(c.out, f.seq, CodeOK, 0)
 	bodyAt := len(c.out)
+	c.parked.Add(1) // before Serve: the reply may come while it runs
+	if !c.peer.Begin(c.srv.cfg.PeerCallsMax) {
+		c.endCall()
+		c.srv.counters.callsRefused.Add(1)
+		c.out = AppendErrorText(c.out, textTooManyCalls)
+		c.finish(at, CodeException)
+		return
+	}
 	out, code, parked := c.srv.handler.Serve(c, Request{Seq: f.seq, FunctionID: f.functionID, Body: f.body}, c.out)
 	if parked {
-		c.parked.Add(1)
 		c.out = c.out[:at]
 		return
 	}
+	c.endCall()
 	if len(out) < bodyAt {
 		out = c.out // a handler that returned nothing has nothing to say
 	}
 	if int64(len(out)-bodyAt) > math.MaxUint32 {
 		code, out = CodeMessageTooLarge, AppendErrorText(out[:bodyAt], textTooLarge)
 	}
-	out[at+2] = code
-	binary.LittleEndian.PutUint32(out[at+8:], uint32(len(out)-bodyAt))
 	c.out = out
+	c.finish(at, code)
+}
+
+// finish completes the header of the reply that begins at a place of the output buffer and ends with it.
+func (c *Conn) finish(at int, code uint8) {
+	c.out[at+2] = code
+	binary.LittleEndian.PutUint32(c.out[at+8:], uint32(len(c.out)-at-replyHeaderBytes))
+}
+
+// endCall counts a call as answered, unless the connection has given all of them up.
+func (c *Conn) endCall() {
+	if c.parked.Add(-1) >= 0 {
+		c.peer.End(1)
+	}
+}
+
+// giveUpCalls counts the calls that nobody will wait for as answered.
+func (c *Conn) giveUpCalls() {
+	if n := c.parked.Swap(math.MinInt64 / 2); n > 0 {
+		c.peer.End(n)
+	}
 }
 
 func (c *Conn) flush() error {

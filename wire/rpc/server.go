@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"mooncake/internal/access"
 	"mooncake/internal/limits"
 	"mooncake/internal/rawconn"
 )
@@ -54,6 +56,12 @@ type ServerConfig struct {
 	LargeBytesMax int64
 	// ConnsMax is how many connections may be open; further ones are closed at once. 0 means limits.RPCConns.
 	ConnsMax int64
+	// PeerConnsMax is how many of them one address may have. 0 means limits.RPCPeerConns.
+	PeerConnsMax int
+	// PeerCallsMax is how many calls of one address may be unanswered; further ones get an error. 0 means limits.RPCPeerCalls.
+	PeerCallsMax int64
+	// Admit, if set, says which addresses may connect; the connections of others are closed before a byte is read.
+	Admit func(netip.Addr) bool
 	// PendingBytesMax is how much may wait for a peer that does not read its parked replies. 0 means
 	// limits.RPCPendingBytes.
 	PendingBytesMax int
@@ -87,6 +95,12 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	if c.ConnsMax <= 0 {
 		c.ConnsMax = limits.RPCConns
 	}
+	if c.PeerConnsMax <= 0 {
+		c.PeerConnsMax = limits.RPCPeerConns
+	}
+	if c.PeerCallsMax <= 0 {
+		c.PeerCallsMax = limits.RPCPeerCalls
+	}
 	if c.PendingBytesMax <= 0 {
 		c.PendingBytesMax = limits.RPCPendingBytes
 	}
@@ -105,6 +119,7 @@ type Server struct {
 	lastID   atomic.Uint64
 
 	largeBytes atomic.Int64 // buffers of large frames under way, all connections
+	peers      access.Peers // what each address holds
 
 	mu     sync.Mutex
 	ports  map[*port]struct{}
@@ -233,15 +248,29 @@ func (s *Server) admit(p *port, nc net.Conn) error {
 		nc.Close()
 		return fmt.Errorf("listener %v gives %T instead of TCP connections", p.ln.Addr(), nc)
 	}
-	if s.counters.connsOpen.Add(1) > s.cfg.ConnsMax {
-		s.counters.connsOpen.Add(-1)
+	from := tcp.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+	if s.cfg.Admit != nil && !s.cfg.Admit(from.Unmap()) {
+		s.counters.connsUnwelcome.Add(1)
+		tcp.Close()
+		return nil
+	}
+	peer := s.peers.Enter(from, s.cfg.PeerConnsMax)
+	if peer == nil {
 		s.counters.connsRefused.Add(1)
 		tcp.Close()
 		return nil
 	}
-	c, err := s.newConn(tcp)
+	if s.counters.connsOpen.Add(1) > s.cfg.ConnsMax {
+		s.counters.connsOpen.Add(-1)
+		s.counters.connsRefused.Add(1)
+		s.peers.Leave(peer)
+		tcp.Close()
+		return nil
+	}
+	c, err := s.newConn(tcp, peer)
 	if err != nil || !p.add(c) {
 		s.counters.connsOpen.Add(-1)
+		s.peers.Leave(peer)
 		tcp.Close()
 		return nil // it ended before it began
 	}
@@ -250,7 +279,7 @@ func (s *Server) admit(p *port, nc net.Conn) error {
 	return nil
 }
 
-func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
+func (s *Server) newConn(tcp *net.TCPConn, peer *access.Peer) (*Conn, error) {
 	if s.cfg.Nagle {
 		if err := tcp.SetNoDelay(false); err != nil { // Go itself has set it
 			return nil, err
@@ -260,7 +289,7 @@ func (s *Server) newConn(tcp *net.TCPConn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{srv: s, id: s.lastID.Add(1), raw: raw, remote: raw.RemoteAddr(), local: raw.LocalAddr()}
+	c := &Conn{srv: s, peer: peer, id: s.lastID.Add(1), raw: raw, remote: raw.RemoteAddr(), local: raw.LocalAddr()}
 	c.in = inbox{limit: s.cfg.FrameBytesMax, request: true, large: &s.largeBytes, largeMax: s.cfg.LargeBytesMax}
 	c.rep.raw, c.rep.stall, c.rep.limit, c.rep.sent = raw, s.cfg.StallTimeout, s.cfg.PendingBytesMax, &s.counters.bytesOut
 	c.rep.idle.L = &c.rep.mu
@@ -273,6 +302,8 @@ func (s *Server) serveConn(p *port, c *Conn) {
 		s.cfg.HandOver(c.raw.TCP(), bytes.Clone(c.in.buf[c.in.start:c.in.end]))
 	}
 	c.in.release()
+	c.giveUpCalls()
+	s.peers.Leave(c.peer)
 	s.counters.connsOpen.Add(-1)
 	p.remove(c)
 }

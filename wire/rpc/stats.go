@@ -10,6 +10,11 @@ type Stats struct {
 	ConnsOpen      int64  // connections at the moment
 	ConnsAccepted  uint64 // connections ever served
 	ConnsRefused   uint64 // connections closed at once, because there were too many
+	ConnsUnwelcome uint64 // connections closed at once, because their address is not let in
+	CallsRefused   uint64 // calls answered with an error, because their address had too many
+	PeerConns      int    // the most connections that one address has at the moment
+	PeerCalls      int64  // the most calls that one address has unanswered at the moment
+	LargeBytes     int64  // what is held of large frames at the moment
 	AcceptErrors   uint64 // accepts that failed, mostly for lack of descriptors
 	Frames         uint64 // requests
 	BytesIn        uint64 // bytes read
@@ -25,6 +30,8 @@ type counters struct {
 	connsOpen      atomic.Int64
 	connsAccepted  atomic.Uint64
 	connsRefused   atomic.Uint64
+	connsUnwelcome atomic.Uint64
+	callsRefused   atomic.Uint64
 	acceptErrors   atomic.Uint64
 	frames         atomic.Uint64
 	bytesIn        atomic.Uint64
@@ -55,7 +62,13 @@ func (c *counters) ended(err error) {
 // Stats may be called at any time, from any goroutine.
 func (s *Server) Stats() Stats {
 	c := &s.counters
+	peerConns, peerCalls := s.peers.Most()
 	return Stats{
+		ConnsUnwelcome: c.connsUnwelcome.Load(),
+		CallsRefused:   c.callsRefused.Load(),
+		PeerConns:      peerConns,
+		PeerCalls:      peerCalls,
+		LargeBytes:     s.largeBytes.Load(),
 		ConnsOpen:      c.connsOpen.Load(),
 		ConnsAccepted:  c.connsAccepted.Load(),
 		ConnsRefused:   c.connsRefused.Load(),

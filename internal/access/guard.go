@@ -1,0 +1,70 @@
+package access
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// open are pages that nobody needs a token for: probes carry none.
+var open = []string{"/health", "/livez", "/readyz"}
+
+// destructive are the requests that take away what cannot be brought back and are no DELETE.
+var destructive = []string{"/api/v1/remove_all"}
+
+// Needed is the level that a request needs where every level has a token.
+func Needed(method, path string) Level {
+	switch {
+	case method == http.MethodGet || method == http.MethodHead:
+		switch {
+		case slices.Contains(open, path):
+			return Nobody
+		case strings.HasPrefix(path, "/debug/pprof"):
+			return Admin
+		}
+		return Read
+	case method == http.MethodDelete, slices.Contains(destructive, path):
+		return Admin
+	}
+	return Operate
+}
+
+// Guard lets through what the token of a request allows: 401 without a known token, 403 with one of too low a level. Looking
+// needs a token only if the file has one of the level read.
+func (t *Tokens) Guard(next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		needed := Needed(r.Method, r.URL.Path)
+		if needed == Nobody || needed == Read && !t.asksToRead() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		level := Nobody
+		if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+			level = t.LevelOf(strings.TrimSpace(token))
+		}
+		switch {
+		case level >= needed:
+			next.ServeHTTP(w, r)
+			return
+		case level == Nobody:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="mooncake"`)
+			refuse(w, http.StatusUnauthorized, "a token of level "+needed.String()+" is needed")
+		default:
+			refuse(w, http.StatusForbidden, "this needs a token of level "+needed.String()+", and this one is of level "+level.String())
+		}
+		t.refused.Add(1)
+	})
+}
+
+// refuse answers as the pages do that refuse something by themselves.
+func refuse(w http.ResponseWriter, status int, message string) {
+	body := `{"success":false,"error":` + strconv.Quote(message) + `}`
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // a peer that is gone needs no answer
+}

@@ -1,0 +1,48 @@
+package master
+
+import (
+	"net/http"
+
+	"mooncake/internal/limits"
+)
+
+// limitRow is one bound as /limits shows it.
+type limitRow struct {
+	Name    string  `json:"name"`
+	Limit   int64   `json:"limit"`
+	Unit    string  `json:"unit"`
+	Per     string  `json:"per"`
+	Now     *int64  `json:"now,omitempty"`
+	Refused *uint64 `json:"refused,omitempty"`
+}
+
+// limitRows are the bounds on what others may do to this process, with what they hold now where that is known.
+func (d *doors) limitRows() []limitRow {
+	calls := d.calls()
+	outside := d.networks.Refused()
+	tokens := d.tokens.Load().Refused()
+	peerConns := int64(calls.PeerConns)
+	return []limitRow{
+		{"rpc_connections", limits.RPCConns, "connections", "call port", &calls.ConnsOpen, &calls.ConnsRefused},
+		{"rpc_connections_of_one_address", limits.RPCPeerConns, "connections", "address", &peerConns, nil},
+		{"rpc_connections_from_outside", 0, "connections", "process", nil, &outside},
+		{"rpc_calls_of_one_address", limits.RPCPeerCalls, "unanswered calls", "address", &calls.PeerCalls, &calls.CallsRefused},
+		{"rpc_frame", limits.RPCFrameBytes, "bytes", "call", nil, &calls.ProtocolErrors},
+		{"rpc_large_frames", limits.RPCLargeBytes, "bytes", "call port", &calls.LargeBytes, &calls.BusyClosed},
+		{"rpc_half_frame", limits.RPCHalfFrameMs, "ms", "call", nil, &calls.HalfFrames},
+		{"rpc_pending_replies", limits.RPCPendingBytes, "bytes", "connection", nil, &calls.SlowReaders},
+		{"rpc_reply_stall", limits.RPCStallMs, "ms", "connection", nil, nil},
+		{"rpc_key", limits.KeyBytesMax, "bytes", "key", nil, nil},
+		{"http_connections", limits.HTTPConnections, "connections", "HTTP port", nil, nil},
+		{"http_header", limits.HTTPHeaderBytes, "bytes", "request", nil, nil},
+		{"http_header_time", limits.HTTPHeaderMs, "ms", "request", nil, nil},
+		{"http_request_time", limits.HTTPReadMs, "ms", "request", nil, nil},
+		{"http_requests_without_token", 0, "requests", "process", nil, &tokens},
+	}
+}
+
+func (s *Server) serveLimits(w http.ResponseWriter) {
+	replyJSON(w, http.StatusOK, struct {
+		Limits []limitRow `json:"limits"`
+	}{s.doors.limitRows()})
+}
