@@ -384,7 +384,9 @@ func TestProbesOfLaunchers(t *testing.T) {
 		}
 	})
 	for _, e := range b.logs.All()[before:] {
-		t.Errorf("logged: %v %s", e.Level, e.Message)
+		if e.ContextMap()["call"] != "PutStart" { // the one by which the test's own client shows its release
+			t.Errorf("logged: %v %s", e.Level, e.Message)
+		}
 	}
 	for _, s := range b.rpc {
 		stats := s.Stats()

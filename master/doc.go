@@ -11,6 +11,7 @@
 // behaviour is not built answers the "unavailable" code of its own reply type.
 //
 // Lock order: the family registry's lock is a leaf; no call into the catalog or onto a connection is made under it.
+// The locks of the log of calls (call_log.go) are leaves too, but for the log that is written under one of them.
 //
 //	s, err := master.New(master.DefaultConfig(), zap.NewNop())
 //	if err != nil { … }

@@ -6,12 +6,13 @@
 //
 // The names are those that the published masters print and that dashboards and scripts read, odd ones included
 // (mem_cache_nums_, counters without _total). Totals carry no labels and no timestamps; whole numbers are printed as
-// such. Series that this master has nothing to say about (promotion, op-log, NVMe-oF heartbeats) are not printed, except
-// a few that dashboards divide by and whose only truthful value is 0.
+// such. Series of the published masters that nothing can move here are printed as 0, so that whoever asks for them gets an
+// answer; silentGroups has them with the reason, and docs/metrics.md too. Go's own figures are under mooncake_go_.
 //
 // Invariants:
 //
 //   - the table has each name once, and the collector fills every row of it at every scrape;
+//   - every series of testdata/metrics.tsv moves, or is listed as silent;
 //   - counters only grow while the process lives;
 //   - Calls may be used from any goroutine and takes no lock for the calls that have series of their own.
 //
