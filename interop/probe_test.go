@@ -70,7 +70,7 @@ func (f *figures) add(what string, d time.Duration) {
 }
 
 // tell logs the median and the longest of each, and fails the test where the longest is far from the promise: on a busy
-// machine three times as long, and two seconds, are still right.
+// machine three times as long, and ten seconds, are still right.
 func (f *figures) tell(t *testing.T, promised map[string]time.Duration) {
 	t.Helper()
 	f.mu.Lock()
@@ -79,7 +79,7 @@ func (f *figures) tell(t *testing.T, promised map[string]time.Duration) {
 		slices.Sort(d)
 		longest := d[len(d)-1]
 		t.Logf("%s: median %v, longest %v of %d", what, d[len(d)/2].Round(time.Millisecond), longest.Round(time.Millisecond), len(d))
-		if p, ok := promised[what]; ok && longest > 3*p+2*time.Second {
+		if p, ok := promised[what]; ok && longest > 3*p+10*time.Second {
 			t.Errorf("%s took %v, promised are %v", what, longest, p)
 		}
 	}

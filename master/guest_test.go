@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"time"
 
 	"mooncake/replication"
 	"mooncake/wire"
@@ -65,10 +64,10 @@ func TestGuestOfAHandOver(t *testing.T) {
 	owner.put("k", mib)
 	older := first.peerFrom("127.0.0.5", wire.V12)
 	older.prove()
-	first.cluster.linger = 4 * time.Second // the clients have their turn meanwhile
+	first.cluster.linger, first.cluster.enough = patience, make(chan struct{}) // clients have their turn meanwhile
 	left := make(chan struct{})
 	go func() { defer close(left); first.stop() }()
-	defer func() { <-left }()
+	defer func() { close(first.cluster.enough); <-left }()
 	second.awaitState("serving")
 	expect(t, "get at the next leader", older.get("k").Err, 0)
 	second.cluster.leading(func(s *Service) {

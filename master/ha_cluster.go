@@ -29,6 +29,7 @@ type cluster struct {
 	gates  []*gate
 
 	linger    time.Duration // how long connections are passed on after a hand-over
+	enough    chan struct{} // ends that; nil but in tests
 	successor time.Duration // how long one is waited for
 
 	mu       sync.RWMutex // held for reading by whoever uses the service, for writing to exchange it
@@ -218,7 +219,10 @@ func (s *Server) handOver(term *replication.Term) {
 			s.log.Info("handed over", zap.String("action", "handed_over"), zap.String("leader", view.Address))
 			linger := time.NewTimer(s.cluster.linger)
 			defer linger.Stop()
-			<-linger.C
+			select {
+			case <-linger.C:
+			case <-s.cluster.enough:
+			}
 			return
 		}
 		select {

@@ -151,10 +151,10 @@ func TestHandOver(t *testing.T) {
 	if _, err := l.Write(request[:len(request)-3]); err != nil {
 		t.Fatal(err)
 	}
-	first.cluster.linger = 2 * time.Second // the client has its turn meanwhile
+	first.cluster.linger, first.cluster.enough = patience, make(chan struct{}) // clients have their turn meanwhile
 	left := make(chan struct{})
 	go func() { defer close(left); first.stop() }()
-	defer func() { <-left }()
+	defer func() { close(first.cluster.enough); <-left }()
 	second.awaitState("serving")
 	expect(t, "the put's end at the next leader", writer.putEnd("during"), 0)
 	expect(t, "get", writer.get("before").Err, 0)

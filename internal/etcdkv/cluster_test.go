@@ -188,7 +188,7 @@ func TestSlowMembers(t *testing.T) {
 		}
 		m.until.Store(0)
 	}
-	c.call = 50 * time.Millisecond
+	c.call = 2 * time.Second
 	if _, _, err := c.Grant(ctx, time.Second); err != nil {
 		t.Fatal(err)
 	}
