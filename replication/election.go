@@ -278,11 +278,13 @@ func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 			}
 			if err != nil {
 				m.shelf.rare.Warn("this master could not take the lead", zap.String("action", "campaign_failed"), zap.Error(err))
-				if !pause(ctx, limits.LogRetryMs*time.Millisecond) {
-					return nil, ctx.Err()
-				}
 			}
 			m.state.Store(StateStandby)
+			// A key that came and went meanwhile, or never came, changes nothing in the view: there is nothing to wait for.
+			if view, _ := m.View(); view.Created == 0 && !pause(ctx, limits.LogRetryMs*time.Millisecond) {
+				return nil, ctx.Err()
+			}
+			continue
 		}
 		if err := m.tailUntil(ctx, h, changed); err != nil {
 			return nil, err

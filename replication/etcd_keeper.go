@@ -21,6 +21,8 @@ type keeper struct {
 	compactable   int64        // revision up to which the next compaction goes
 	compacted     time.Time
 
+	rolls int // that were left when they were last joined
+
 	looked   bool     // for what a leader before has not deleted
 	due      *pointer // the snapshot that makes unnecessary what is still there; nil: nothing is
 	dueSince int64    // on the shelf's clock
@@ -121,15 +123,17 @@ func (t *Term) join(page []etcdkv.KV) (joined []byte, numbers []uint64, err erro
 }
 
 // rollAgain joins neighbouring rolls when there are many, or the slow trickle of small records would fill etcd with keys.
+// Those that are full cannot be joined: it is tried again when there are half as many more than were left.
 func (t *Term) rollAgain(ctx context.Context) error {
 	keys, _, _, err := t.etcd.Range(ctx, t.keys.rolls(), end(t.keys.rolls()), etcdkv.Page{KeysOnly: true})
-	if err != nil || len(keys) <= limits.LogRollsAbove {
+	if err != nil || len(keys) <= max(limits.LogRollsAbove, t.keeper.rolls+t.keeper.rolls/2) {
 		return err
 	}
 	rolls, err := t.all(ctx, t.keys.rolls())
 	if err != nil {
 		return err
 	}
+	t.keeper.rolls = len(rolls)
 	for len(rolls) > 1 {
 		joined, taken := bytes.Clone(valueHead), []etcdkv.KV(nil)
 		var first, last uint64
@@ -161,6 +165,7 @@ func (t *Term) rollAgain(ctx context.Context) error {
 		if err := t.fenced(ctx, ops...); err != nil {
 			return err
 		}
+		t.keeper.rolls -= len(taken) - 1
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mooncake/catalog"
+	"mooncake/internal/etcdkv"
 	"mooncake/internal/etcdkv/etcdfake"
 	"mooncake/internal/limits"
 )
@@ -234,6 +236,49 @@ func TestAnswersOfEtcdGetLost(t *testing.T) {
 	if got := again.term().Last(); got != last {
 		t.Errorf("%d records instead of %d", got, last)
 	}
+}
+
+// refusing fails the first transactions, which then have no effect.
+type refusing struct {
+	*etcdkv.Cluster
+	times atomic.Int32
+}
+
+func (s *refusing) Txn(ctx context.Context, conditions []etcdkv.Condition, then, otherwise []etcdkv.Op) (etcdkv.Outcome, error) {
+	if s.times.Add(-1) >= 0 {
+		return etcdkv.Outcome{}, errors.New("not now")
+	}
+	return s.Cluster.Txn(ctx, conditions, then, otherwise)
+}
+
+// TestCampaignThatFails refuses a member the leader's key a few times, while nobody else wants it and nothing changes: it goes
+// on trying.
+func TestCampaignThatFails(t *testing.T) {
+	etcd, err := etcdfake.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Stop()
+	cfg, err := frozenConfig([]string{etcd.Address()}, "a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &refusing{Cluster: cfg.Store.(*etcdkv.Cluster)}
+	store.times.Store(3)
+	cfg.Store = store
+	m, err := OpenMember(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	term, h, err := m.Lead(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Catalog.Close()
+	m.Ended(term)
 }
 
 // TestEtcdStaysBounded writes many small records: keys are joined, joined again, and replaced by snapshots; a standby that
