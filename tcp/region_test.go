@@ -125,7 +125,7 @@ func TestShutdown(t *testing.T) {
 	bothIO(t, func(t *testing.T, o Options) {
 		h := startHolder(t, ServerConfig{Options: o, Grace: 500 * time.Millisecond}, make([]byte, 1<<20))
 		resting, working, stuck := h.dial(t), h.dial(t), h.dial(t)
-		send(t, resting, request{op: opRead, addr: testBase, size: 1}, nil)
+		send(t, resting, request{op: opRead, addr: testBase + 5000, size: 1}, nil)
 		receive(t, resting, 1)
 		body := pattern(1000, 5)
 		send(t, working, request{op: opWrite, addr: testBase, size: 1000, acknowledged: true}, body[:10])
