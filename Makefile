@@ -25,7 +25,19 @@ UNIT = $$(go list ./... | grep -v '^mooncake/interop')
 # The segment daemon speaks RDMA where libibverbs-dev is installed.
 HAVE_VERBS = $(wildcard /usr/include/infiniband/verbs.h)
 
-.PHONY: build install prepare lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
+# A failed test is repeated once by gotestsum: by itself, from its root, three of one part at most. What repeats cannot make good
+# is red: panics, data races, leaks, timeouts, tests that never had their turn; interop/verdict looks for it. What was repeated
+# is named as FLAKY. Arguments: name of the part, its packages, flags of go test.
+define tested
+	@mkdir -p $(CACHE); rm -f $(CACHE)/$(1).json; \
+	packages="$(2)"; status=0; \
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+	  --rerun-fails-abort-on-data-race --jsonfile $(CACHE)/$(1).json --packages "$$packages" -- $(3) || status=$$?; \
+	go run ./interop/verdict $(CACHE)/$(1).json || status=1; \
+	exit $$status
+endef
+
+.PHONY: build install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
 
 build:
 	@mkdir -p bin
@@ -44,6 +56,10 @@ install: build
 prepare:
 	@go run ./interop/prepare test
 
+# Only what is built from Go's module proxy.
+tools:
+	@go run ./interop/prepare tools
+
 lint: prepare
 	go vet ./...
 	go vet -tags nordma ./...
@@ -53,13 +69,14 @@ lint: prepare
 	@unformatted=$$($(TOOLS)/gofumpt -l $$(git ls-files -co --exclude-standard '*.go' ':!*.gen.go' ':!*.pb.go' 2>/dev/null || find . -name '*.go' -not -name '*.gen.go' -not -name '*.pb.go' -not -path './.*')); \
 	if [[ -n $$unformatted ]]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
 
-unit:
-	go test -race -timeout 20m $(UNIT)
+unit: tools
+	$(call tested,unit,$(UNIT),-race -timeout 20m)
 
 interop: prepare
-	go test -count=1 -timeout 60m ./interop/...
+	$(call tested,interop,./interop/...,-count=1 -timeout 60m)
 
 test: lint unit interop
+	@go run ./interop/verdict $(CACHE)/unit.json $(CACHE)/interop.json
 
 demo:
 	@go run ./interop/prepare demo

@@ -66,6 +66,7 @@ var imports = map[string][]string{
 	"internal/gflag":     {"internal/limits", "internal/units"},
 	"wire/gen":           {"wire", "wire/pack", "internal"},
 	"interop/prepare":    {"interop"},
+	"interop/verdict":    {"internal/limits"},
 }
 
 // pure packages decide or decode and touch nothing of the world: no clock, no goroutine, no socket, no disk.

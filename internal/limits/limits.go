@@ -1169,3 +1169,10 @@ const (
 	// ClientTimeoutMs is the deadline of a caller that sets none.
 	ClientTimeoutMs = 60_000
 )
+
+// Tests of this module.
+const (
+	// RepeatedTests bounds how many failed tests of one part of `make test` get a second try: chance hits one test or two, a
+	// mistake many.
+	RepeatedTests = 3
+)

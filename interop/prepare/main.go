@@ -1,7 +1,8 @@
 // Command prepare names, and then installs, what the tests or the demo need on a machine with Go and Python only.
 //
 //	go run ./interop/prepare demo   the wheel 0.3.13 and the libraries it links
-//	go run ./interop/prepare test   three wheels, etcd, a C compiler, libibverbs, QEMU and a kernel for it, staticcheck, gofumpt
+//	go run ./interop/prepare test   three wheels, etcd, a C compiler, libibverbs, QEMU and a kernel for it, and the tools
+//	go run ./interop/prepare tools  staticcheck, gofumpt, gotestsum
 //
 // Everything comes from Debian's archive, the Python package index and the Go module proxy; what is there already is left
 // alone. -n only names.
@@ -21,12 +22,13 @@ import (
 	"mooncake/interop"
 )
 
-// goTool is a checker that is built into the cache.
+// goTool is a program around the tests that is built into the cache.
 type goTool struct{ name, module, pkg, version string }
 
 var goTools = []goTool{
 	{"staticcheck", "honnef.co/go/tools", "honnef.co/go/tools/cmd/staticcheck", "v0.8.2"},
 	{"gofumpt", "mvdan.cc/gofumpt", "mvdan.cc/gofumpt", "v0.12.0"},
+	{"gotestsum", "gotest.tools/gotestsum", "gotest.tools/gotestsum", "v1.13.0"},
 }
 
 func main() {
@@ -56,8 +58,10 @@ func prepare(ctx context.Context, out io.Writer, what string, onlyName bool) err
 		releases = interop.Releases
 		needs = append(interop.WheelNeeds(releases...), interop.TestNeeds()...)
 		tools = goTools
+	case "tools":
+		tools = goTools
 	default:
-		return fmt.Errorf("want the word demo or test, not %q", what)
+		return fmt.Errorf("want the word demo, test or tools, not %q", what)
 	}
 	bin := filepath.Join(cache, "bin")
 	needs, releases, tools = interop.Missing(needs), absentWheels(releases), absentTools(bin, tools)
