@@ -13,7 +13,8 @@ import (
 
 // A value of log/ and roll/ begins with 8 bytes: "MCKE", the version of the format, the codec and two zeros. Records
 // follow, each as in a journal file; their identity is the term of the leader who wrote them, which is the create revision
-// of his key. With codec 1 the length of the records follows in 4 bytes, little endian, and then they as one zstd frame.
+// of his key. With codec 1 the length of the records follows in 4 bytes, little endian, and then they as zstd frames, one after
+// another: joined values keep the frames that they had.
 var valueHead = []byte{'M', 'C', 'K', 'E', 1, codecPlain, 0, 0}
 
 const (
@@ -75,6 +76,70 @@ func packValue(value []byte) []byte {
 	return zipped
 }
 
+// joiner puts values together in one. What is packed stays packed: it is the work of unpacking and packing that joining would
+// cost. Values that are not, are packed together, since small ones are the smaller for it.
+type joiner struct {
+	zipped, plain []byte
+	raw           int // bytes of records
+}
+
+// rawOf tells how many bytes of records a value has, and what they are packed in; a value that is not packed is them.
+func rawOf(value []byte) (raw int, body []byte, zipped bool) {
+	if len(value) >= zippedAt && value[codecAt] == codecZstd {
+		return int(binary.LittleEndian.Uint32(value[valueHeadBytes:])), value[zippedAt:], true
+	}
+	body = value[min(valueHeadBytes, len(value)):]
+	return len(body), body, false
+}
+
+// fits tells whether a value may be added: neither what lies in etcd nor what it is unpacked to gets too large.
+func (j *joiner) fits(value []byte) bool {
+	raw, body, _ := rawOf(value)
+	return zippedAt+len(j.zipped)+len(j.plain)+len(body) <= limits.LogRollBytes && j.raw+raw <= limits.LogRollRawBytes
+}
+
+// add appends a value, which must be sound.
+func (j *joiner) add(value []byte) error {
+	raw, body, zipped := rawOf(value)
+	j.raw += raw
+	if !zipped {
+		j.plain = append(j.plain, body...)
+		return nil
+	}
+	err := j.pack()
+	j.zipped = append(j.zipped, body...)
+	return err
+}
+
+// pack adds what is not packed as a frame of its own.
+func (j *joiner) pack() error {
+	if len(j.plain) == 0 {
+		return nil
+	}
+	z := zipper()
+	if z == nil {
+		return errNoZstd
+	}
+	j.zipped = z.EncodeAll(j.plain, j.zipped)
+	j.plain = j.plain[:0]
+	return nil
+}
+
+// value gives the values that were added as one.
+func (j *joiner) value() ([]byte, error) {
+	if len(j.zipped) == 0 {
+		return packValue(append(bytes.Clone(valueHead), j.plain...)), nil
+	}
+	if err := j.pack(); err != nil {
+		return nil, err
+	}
+	head := bytes.Clone(valueHead)
+	head[codecAt] = codecZstd
+	return append(binary.LittleEndian.AppendUint32(head, uint32(j.raw)), j.zipped...), nil
+}
+
+var errNoZstd = errors.New("zstd is not to be had")
+
 var errNoValue = errors.New("another version wrote it, or something else did")
 
 // unpackValue gives the records of a value. It is bounded by limits.LogValueBytes, whatever the value says.
@@ -101,7 +166,7 @@ func unpackValue(value []byte) ([]byte, error) {
 // unzip gives exactly as many bytes as were announced.
 func unzip(z *zstd.Decoder, zipped []byte, length, limit uint64) ([]byte, error) {
 	if z == nil {
-		return nil, errors.New("zstd is not to be had")
+		return nil, errNoZstd
 	}
 	if length > limit {
 		return nil, fmt.Errorf("it announces %d bytes, the limit is %d: %w", length, limit, errDamaged)

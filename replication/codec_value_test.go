@@ -122,3 +122,82 @@ func FuzzValue(f *testing.F) {
 		})
 	})
 }
+
+// valueFrom is aValue whose records are numbered from a number on, packed if that is asked for.
+func valueFrom(t testing.TB, first, records, names int, packed bool) []byte {
+	t.Helper()
+	value := bytes.Clone(valueHead)
+	for n := range records {
+		b := new(batch)
+		b.start(uint64(first+n), uint64(first+n), nil)
+		for i := range names {
+			b.addName(&NameChange{Name: strings.Repeat("name", 10), Value: binary.AppendUvarint(nil, uint64(i*first))})
+		}
+		value = append(value, b.seal(7)...)
+	}
+	if packed {
+		return packValue(value)
+	}
+	return value
+}
+
+// TestJoinedValues joins values that are packed and such that are not: all records are there, in their order, and neither the
+// value nor what it is unpacked to gets larger than it may.
+func TestJoinedValues(t *testing.T) {
+	for name, names := range map[string][]int{"small": {1, 2, 1, 1}, "mixed": {1, 300, 2, 1, 400, 500, 1}, "large": {900, 900}} {
+		t.Run(name, func(t *testing.T) {
+			var j joiner
+			first, size := 1, 0
+			for i := 0; ; i++ {
+				value := valueFrom(t, first, 2, names[i%len(names)], true)
+				if !j.fits(value) {
+					break
+				}
+				if err := j.add(value); err != nil {
+					t.Fatal(err)
+				}
+				first += 2
+				size += len(value)
+			}
+			value, err := j.value()
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, _, _ := rawOf(value)
+			if len(value) > limits.LogRollBytes+limits.LogZipBytes || raw > limits.LogRollRawBytes || len(value) > size {
+				t.Errorf("values of %d bytes became one of %d, %d unpacked", size, len(value), raw)
+			}
+			got, err := visited(value)
+			if err != nil || len(got) != first-1 {
+				t.Fatalf("%d of %d records: %v", len(got), first-1, err)
+			}
+			for i, n := range got {
+				if n != uint64(i+1) {
+					t.Fatalf("record %d is %d", i+1, n)
+				}
+			}
+		})
+	}
+}
+
+// TestOwnValues knows what was written from what was changed since, and forgets the oldest.
+func TestOwnValues(t *testing.T) {
+	var o ownValues
+	o.note("a", []byte("one"))
+	o.note("b", []byte("two"))
+	o.note("b", []byte("three"))
+	for key, want := range map[string]string{"a": "one", "b": "three"} {
+		if !o.has(key, []byte(want)) {
+			t.Errorf("%s is not %q", key, want)
+		}
+	}
+	if o.has("a", []byte("onf")) || o.has("b", []byte("two")) || o.has("c", nil) {
+		t.Error("what was not written passes for it")
+	}
+	for i := range limits.LogOwnValues {
+		o.note(string(binary.AppendUvarint(nil, uint64(i+1000))), nil)
+	}
+	if o.has("a", []byte("one")) || len(o.sums) != limits.LogOwnValues || len(o.keys) != limits.LogOwnValues {
+		t.Errorf("%d values are remembered", len(o.sums))
+	}
+}

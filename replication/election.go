@@ -244,8 +244,10 @@ func (m *Member) Lead(ctx context.Context) (*Term, *History, error) {
 
 // begin builds the history: what lies in etcd, or nothing if that is asked for and nobody leads.
 func (m *Member) begin(ctx context.Context) (*History, error) {
+	reading := m.shelf
+	reading.progress = m.applied.Store // the leader waits for one who comes along
 	if !m.cfg.ForceEmpty {
-		return m.shelf.load(ctx)
+		return reading.load(ctx)
 	}
 	key := m.shelf.keys.leader
 	leader, _, _, err := m.shelf.etcd.Range(ctx, key, key+"\x00", etcdkv.Page{})
@@ -255,7 +257,7 @@ func (m *Member) begin(ctx context.Context) (*History, error) {
 	if len(leader) > 0 {
 		m.cfg.ForceEmpty = false
 		m.cfg.Log.Warn("--force_empty is ignored: another master leads, and what it has counts", zap.String("leader", string(leader[0].Value)))
-		return m.shelf.load(ctx)
+		return reading.load(ctx)
 	}
 	return m.shelf.anewAfter(ctx)
 }
@@ -397,9 +399,10 @@ func (m *Member) campaign(ctx context.Context, h *History) (*Term, error) {
 	m.lease.Store(lease)
 	created, rest, err := m.takeKey(ctx, lease, h.Last)
 	if err == nil && created > 0 {
-		if err = m.finish(ctx, h, rest); err == nil {
+		if err = m.holding(ctx, &l, func() error { return m.finish(ctx, h, rest) }); err == nil {
 			m.progress(h, h.Last)
 			t := newTerm(m.shelf, created, lease, l.ttl, h, l.sent, &m.cfg)
+			t.keepLease()
 			m.mu.Lock()
 			m.term = t
 			m.mu.Unlock()
@@ -441,7 +444,7 @@ func (m *Member) takeKey(ctx context.Context, lease int64, last uint64) (created
 
 // finish reads what the history lacks: what came with the key, if that is all of it, and else the log.
 func (m *Member) finish(ctx context.Context, h *History, rest []etcdkv.KV) error {
-	if rest == nil || len(rest) >= limits.LogPageKeys {
+	if rest == nil || len(rest) >= limits.LogPageKeys || m.shelf.keys.skips(rest, h.Last) {
 		_, err := m.shelf.catchUp(ctx, h)
 		return err
 	}
@@ -456,6 +459,7 @@ func (m *Member) finish(ctx context.Context, h *History, rest []etcdkv.KV) error
 // Ended notes that a term is over: the member is a standby again.
 func (m *Member) Ended(t *Term) {
 	t.depose()
+	t.endLease()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.term == t {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,6 +29,8 @@ type shelf struct {
 	dir      *snapshotDir // nil: this member keeps no snapshots
 	// partsMax bounds the parts of a snapshot in etcd; a larger one is kept by members.
 	partsMax int
+	// progress, unless it is nil, is told how far a history is that is being loaded.
+	progress func(number uint64)
 
 	log  *zap.Logger
 	rare *zap.Logger // for what is tried again and again: one line in a while says it
@@ -72,12 +75,8 @@ func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
 		return nil, err
 	}
 	h := newHistory(s.catalog, s.log)
-	err = s.loadSnapshot(ctx, h)
-	for _, kv := range append(rolls, logs...) {
-		if err != nil {
-			break
-		}
-		err = h.take(&s.keys, kv.Key, kv.Value)
+	if err = s.loadSnapshot(ctx, h); err == nil {
+		err = s.takeAll(h, append(rolls, logs...))
 	}
 	if err != nil {
 		h.Catalog.Close()
@@ -86,10 +85,15 @@ func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
 	return h, nil
 }
 
-// all reads everything with a prefix, in pages.
+// all reads everything with a prefix.
 func (s *shelf) all(ctx context.Context, prefix string) (out []etcdkv.KV, err error) {
-	for from := prefix; ; {
-		page, more, _, err := s.etcd.Range(ctx, from, end(prefix), etcdkv.Page{Limit: limits.LogPageKeys, Revision: s.revision})
+	return s.between(ctx, prefix, end(prefix))
+}
+
+// between reads everything from a key up to, and without, another, in pages.
+func (s *shelf) between(ctx context.Context, from, to string) (out []etcdkv.KV, err error) {
+	for {
+		page, more, _, err := s.etcd.Range(ctx, from, to, etcdkv.Page{Limit: limits.LogPageKeys, Revision: s.revision})
 		if err != nil {
 			return nil, err
 		}
@@ -193,12 +197,18 @@ func (h *History) decodeSnapshot(place string, text []byte) error {
 	return h.decode(place, head, text)
 }
 
-// catchUp applies what came after the history, and tells as of which revision that was everything.
+// catchUp applies what came after the history, and tells as of which revision that was everything. Records that were joined
+// meanwhile are read where they are now: only what a snapshot has swallowed is out of reach, and errHole says so.
 func (s *shelf) catchUp(ctx context.Context, h *History) (revision int64, err error) {
 	for {
 		page, more, at, err := s.etcd.Range(ctx, s.keys.log(h.Last+1), end(s.keys.logs()), etcdkv.Page{Limit: limits.LogPageKeys})
 		if err != nil {
 			return 0, err
+		}
+		if s.keys.skips(page, h.Last) { // read after the page: what it lacks is in rolls by now, if it is anywhere
+			if err := s.takeRolls(ctx, h); err != nil {
+				return 0, err
+			}
 		}
 		for _, kv := range page {
 			if err := h.take(&s.keys, kv.Key, kv.Value); err != nil {
@@ -207,6 +217,40 @@ func (s *shelf) catchUp(ctx context.Context, h *History) (revision int64, err er
 		}
 		if !more {
 			return at, nil
+		}
+	}
+}
+
+// skips tells whether a page of records does not begin with the one after a number.
+func (k keyspace) skips(page []etcdkv.KV, last uint64) bool {
+	if len(page) == 0 {
+		return false
+	}
+	n, ok := k.logNumber(page[0].Key)
+	return ok && n > last+1
+}
+
+// takeRolls applies the joined records that the history lacks. Rolls that are joined themselves while they are read may be
+// missed: then they are read again.
+func (s *shelf) takeRolls(ctx context.Context, h *History) error {
+	for try := 0; ; try++ {
+		rolls, _, _, err := s.etcd.Range(ctx, s.keys.rolls(), end(s.keys.rolls()), etcdkv.Page{KeysOnly: true})
+		if err != nil {
+			return err
+		}
+		next := slices.IndexFunc(rolls, func(kv etcdkv.KV) bool {
+			_, last, ok := s.keys.rollSpan(kv.Key)
+			return ok && last > h.Last
+		})
+		if next < 0 {
+			return nil
+		}
+		values, err := s.between(ctx, rolls[next].Key, end(s.keys.rolls()))
+		if err == nil {
+			err = s.takeAll(h, values)
+		}
+		if !errors.Is(err, errHole) || try == limits.LogLoadTries {
+			return err
 		}
 	}
 }

@@ -43,6 +43,9 @@ type Term struct {
 	deposed chan struct{} // closed once; see depose
 	once    sync.Once
 	keeper  keeper
+
+	renewals  sync.WaitGroup
+	unrenewed context.CancelFunc // nil before the lease is kept
 }
 
 // echo is what the records of a term repeat: the grants of the records before, so that the loss of a few can be told.
@@ -161,10 +164,7 @@ func (t *Term) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
-	// The lease is renewed until the last record is written.
-	renewing, endRenewing := context.WithCancel(context.Background())
-	defer endRenewing()
-	others.Go(func() { t.renew(renewing) })
+	defer t.endLease() // the last record is written by then
 	others.Go(func() { t.tidyUp(beside) })
 	flushing, endFlushing := context.WithCancel(context.Background())
 	defer endFlushing()
@@ -254,7 +254,7 @@ func (t *Term) commit(ctx context.Context, b *batch) error {
 		case err == nil && (out.Done || len(out.Got[0]) == 1 && bytes.Equal(out.Got[0][0].Value, value)):
 			t.fills(false)
 			t.stats.wrote(len(value), time.Since(began))
-			t.keeper.wrote.Add(int64(len(value)))
+			t.keeper.noteRecord(key, value)
 			t.done(b)
 			if b.number%limits.LogTidyRecords == 0 {
 				t.poke()
@@ -288,6 +288,22 @@ func (t *Term) poke() {
 	case t.nudge <- struct{}{}:
 	default:
 	}
+}
+
+// keepLease renews the lease from the moment at which it is the leader's until Run returns, or the term is over without
+// that: between the two the catalog is made ready, which takes longer the more there is in it.
+func (t *Term) keepLease() {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.unrenewed = cancel
+	t.renewals.Go(func() { t.renew(ctx) })
+}
+
+// endLease ends the renewing and waits for that.
+func (t *Term) endLease() {
+	if t.unrenewed != nil {
+		t.unrenewed()
+	}
+	t.renewals.Wait()
 }
 
 // renew keeps the lease alive.

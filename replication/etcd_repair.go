@@ -208,7 +208,7 @@ func (t *Term) mend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the repaired log was not written down: %w", err)
 	}
-	t.keeper.due, t.keeper.dueSince = &p, t.boot()
+	t.keeper.due, t.keeper.dueSince, t.keeper.behind = &p, t.boot(), nil
 	t.damaged.Store(false)
 	t.shelf.log.Warn("the repaired log was written down", zap.String("action", "log_mended"), zap.Uint64("up_to", p.Last))
 	return nil

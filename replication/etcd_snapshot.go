@@ -42,7 +42,7 @@ func (t *Term) maybeSnapshot(ctx context.Context) error {
 	}
 	k.wrote.Add(-wrote)
 	k.snapshotBytes.Store(p.Bytes)
-	k.due, k.dueSince = &p, t.boot()
+	k.due, k.dueSince, k.behind = &p, t.boot(), nil
 	t.stats.snapshotMade(time.Since(began))
 	t.shelf.log.Info("snapshot made", zap.Uint64("up_to", p.Last), zap.Int64("bytes", p.Bytes), zap.String("by", maker), zap.Duration("took", time.Since(began)))
 	return nil
@@ -182,7 +182,7 @@ func (t *Term) trimDue(ctx context.Context) error {
 			return err
 		}
 		if k.looked = true; found {
-			k.due, k.dueSince = &p, t.boot()
+			k.due, k.dueSince, k.behind = &p, t.boot(), nil
 		}
 	}
 	if k.due == nil {
@@ -205,22 +205,37 @@ func (t *Term) trimDue(ctx context.Context) error {
 	return err
 }
 
-// floor is the number below which nobody needs records.
+// floor is the number below which nobody needs records. Who is behind but comes nearer is waited for as long as etcd has
+// room; without that one whose reading takes longer than writers need for the next snapshots would read for ever.
 func (t *Term) floor(ctx context.Context, p pointer) (uint64, error) {
-	if t.boot()-t.keeper.dueSince > limits.MemberLagMs*int64(time.Millisecond) {
-		return p.Last, nil
-	}
+	k := &t.keeper
 	members, err := t.others(ctx, t.self)
 	if err != nil {
 		return 0, err
 	}
-	floor := p.Last
+	floor, nearer := p.Last, false
+	behind := map[string]uint64{}
 	for _, m := range members {
 		floor = min(floor, m.Applied)
+		if m.Applied < p.Last {
+			behind[m.ID] = m.Applied
+			before, known := k.behind[m.ID]
+			nearer = nearer || known && m.Applied > before
+		}
 		if p.Place == placeMembers && m.Keeps && m.Snapshot != p.ID {
-			return 0, nil // as long as only one has it, the records are the other copy
+			floor = 0 // as long as only one has it, the records are the other copy
 		}
 	}
+	if k.behind == nil {
+		k.behind = behind
+	}
+	if t.boot()-k.dueSince <= limits.MemberLagMs*int64(time.Millisecond) {
+		return floor, nil
+	}
+	if !nearer || t.space.crowded() {
+		return p.Last, nil
+	}
+	k.behind, k.dueSince = behind, t.boot()
 	return floor, nil
 }
 

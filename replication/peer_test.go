@@ -392,7 +392,12 @@ func TestTrimWaits(t *testing.T) {
 	if first := trim(); first != c.keys.log(40) {
 		t.Errorf("when it has come nearer the log begins with %s", first)
 	}
-	ahead.Store(int64(limits.MemberLagMs+1) * int64(time.Millisecond))
+	wait := int64(limits.MemberLagMs+1) * int64(time.Millisecond)
+	ahead.Add(wait)
+	if first := trim(); first != c.keys.log(40) {
+		t.Errorf("for one that comes nearer the log begins with %s", first)
+	}
+	ahead.Add(wait)
 	if first := trim(); first != c.keys.log(last) || term.keeper.due != nil {
 		t.Errorf("when it was waited for the log begins with %s", first)
 	}

@@ -152,8 +152,15 @@ func grantsOf(dst []Grant, c *catalog.Change) []Grant {
 
 // parsePayload reads what a record holds. The payload's checksum was verified before: an error means that another version
 // wrote it, or a mistake in this code.
-func parsePayload(h *header, payload []byte) (Entry, error) {
-	e := Entry{Number: h.number, Base: h.base}
+func parsePayload(h *header, payload []byte) (Entry, error) { return parseInto(h, payload, nil) }
+
+// parseInto is parsePayload with room for the changes, which it may use.
+func parseInto(h *header, payload []byte, room []catalog.Change) (Entry, error) {
+	const shortest = 3 // bytes that a change takes
+	if want := min(int(h.changes), len(payload)/shortest); cap(room) < want {
+		room = make([]catalog.Change, 0, want)
+	}
+	e := Entry{Number: h.number, Base: h.base, Changes: room[:0]}
 	r := reader{in: payload}
 	for len(r.in) > 0 {
 		switch part := r.byte(); part {

@@ -115,21 +115,13 @@ func (h *History) load(ctx context.Context, l listing, identity, upTo uint64) er
 	return nil
 }
 
+// visit applies a record.
 func (h *History) visit(head *header, payload []byte) error {
-	e, err := parsePayload(head, payload)
+	p, err := parse(head, payload, nil)
 	if err != nil {
 		return err
 	}
-	if err := h.apply(&e); err != nil {
-		return err
-	}
-	h.bytes += int64(padded(head.length))
-	var grants []Grant
-	for i := range e.Changes {
-		grants = grantsOf(grants, &e.Changes[i])
-	}
-	h.lately = noted(h.lately, e.Number, h.bytes, grants)
-	return nil
+	return h.applyParsed(&p)
 }
 
 // writeSnapshot writes the history into a file that gets its name only when it is complete and was read back. Before that
@@ -247,21 +239,29 @@ func (h *History) loadSnapshot(path string, identity uint64) error {
 
 // decode starts a history with the text of a snapshot.
 func (h *History) decode(path string, head fileHeader, text []byte) error {
-	ended, at := false, catalog.Time(0)
-	found, err := scan(path, text, head.identity, func(head *header, payload []byte) error {
-		if end := endOf(payload); end != nil {
-			r := reader{in: end}
-			if r.uvarint() != h.Last || r.err != nil {
-				return errors.New("it is not the end of this snapshot")
+	ended, before, at := false, uint64(0), catalog.Time(0)
+	var found scanned
+	err := h.ahead(func(visit func(*header, []byte) error) (err error) {
+		found, err = scan(path, text, head.identity, func(head *header, payload []byte) error {
+			if end := endOf(payload); end != nil {
+				r := reader{in: end}
+				ended, before, at = true, r.uvarint(), catalog.Time(r.varint())
+				return r.err
 			}
-			ended, at = true, catalog.Time(r.varint())
-			return r.err
+			return visit(head, payload)
+		})
+		return err
+	}, func(p *parsedRecord) error {
+		if err := h.applyParsed(p); err != nil {
+			return fmt.Errorf("%s: record %d: %w", path, p.entry.Number, err)
 		}
-		return h.visit(head, payload)
+		return nil
 	})
 	switch {
 	case err != nil:
 		return err
+	case ended && before != h.Last:
+		return fmt.Errorf("%s: it ends after %d records instead of %d", path, before, h.Last)
 	case len(found.damaged) > 0 || found.tail > 0 || !ended:
 		return fmt.Errorf("%s is damaged; --force_empty begins anew and puts the files aside", path)
 	}

@@ -2,7 +2,10 @@ package replication
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"mooncake/internal/limits"
 )
 
 // lease is a lease of the length of a leader's.
@@ -42,4 +45,21 @@ func (m *Member) drawLease(ctx context.Context) (lease, error) {
 	sent := m.shelf.boot()
 	id, ttl, err := m.shelf.etcd.Grant(ctx, m.cfg.TTL)
 	return lease{id, min(ttl, m.cfg.TTL), sent}, err
+}
+
+// holding does something while the lease of the leader's key is renewed: what is left of the log may be long.
+func (m *Member) holding(ctx context.Context, l *lease, do func() error) error {
+	renewing, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer stop()
+	beside.Go(func() {
+		for pause(renewing, l.ttl/(2*limits.LeaderRenewals)) { // half of its time may be gone already
+			sent := m.shelf.boot()
+			if m.shelf.etcd.KeepAlive(renewing, l.id) == nil {
+				l.sent = sent
+			}
+		}
+	})
+	return do()
 }

@@ -1175,4 +1175,18 @@ const (
 	// RepeatedTests bounds how many failed tests of one part of `make test` get a second try: chance hits one test or two, a
 	// mistake many.
 	RepeatedTests = 3
+// Reading the log of masters.
+const (
+	// LogAhead is how many records are parsed ahead of the one that is applied: enough that neither half waits for the other
+	// because one record is longer than the next, few enough that they need no memory to speak of.
+	LogAhead = 4
+	// LogOwnValues is how many checksums of written values a leader remembers: twice what lies in etcd at most.
+	LogOwnValues = 2048
+	// LogRollRawBytes bounds what a joined value is unpacked to. An older version unpacks up to LogValueBytes.
+	LogRollRawBytes = 2 << 20
+	// LogRollAboveLarge takes the place of LogRollAbove while records have LogLargeBytes on average of LogUsualRecords: of
+	// such, half a thousand are a snapshot's worth of log.
+	LogRollAboveLarge = 448
+	LogLargeBytes     = 8 << 10
+	LogUsualRecords   = 32
 )
