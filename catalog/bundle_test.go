@@ -213,3 +213,32 @@ func TestWindowRanks(t *testing.T) {
 		}
 	}
 }
+
+// TestRecentBundles lists those that something happened to last, and counts the others.
+func TestRecentBundles(t *testing.T) {
+	c := newTest(t, testConfig())
+	if err := c.MountSegment(1, alice, segmentNo(1, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	const n = 40
+	for i := range n {
+		storeBundle(t, c, Time(10+i*7%n), bundleNo(i), 1, "") // 7 and 40 have no common factor: each its own time
+	}
+	if _, err := c.ReclaimBundle(100, bundleNo(3)); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int{0, 1, 5, 39, 40, 100} {
+		list, more := c.RecentBundles(101, limit)
+		if want := min(max(limit, 1), n); len(list) != want || more != n-want {
+			t.Fatalf("limit %d: %d and %d more", limit, len(list), more)
+		}
+		if list[0].ID != bundleNo(3) || list[0].State != BundleReclaimed {
+			t.Errorf("limit %d: first is %+v", limit, list[0])
+		}
+		for i := 2; i < len(list); i++ {
+			if list[i].LastWrite >= list[i-1].LastWrite {
+				t.Errorf("limit %d: %d is of %d, the one before of %d", limit, i, list[i].LastWrite, list[i-1].LastWrite)
+			}
+		}
+	}
+}

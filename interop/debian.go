@@ -41,7 +41,7 @@ func WheelNeeds(releases ...Release) []Need {
 
 // TestNeeds are the further packages of the whole test run.
 func TestNeeds() []Need {
-	return append(guestNeeds(), []Need{
+	return append(append(guestNeeds(), browserNeeds()...), []Need{
 		{"gcc", "the race detector of go test", command("cc", "gcc")},
 		{"libc6-dev", "the race detector of go test", header("stdlib.h")},
 		{"etcd-server", "tests with metadata in etcd", command("etcd")},

@@ -19,6 +19,8 @@ import (
 type BundleSource interface {
 	// Bundles lists bundles in the order of their ids, those that follow after and at most limit; next is "" at the end.
 	Bundles(filter catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string)
+	// RecentBundles lists up to limit bundles, from the one that something happened to last, and counts the others.
+	RecentBundles(limit int) (list []catalog.BundleInfo, more int)
 	// Bundle returns a bundle, its members by key, and who reads it.
 	Bundle(id string) (catalog.BundleInfo, []catalog.BundleMember, []Reader, bool)
 	// ReclaimBundle removes what there is of a bundle; of one that is gone already it says how it went.

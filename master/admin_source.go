@@ -1,8 +1,6 @@
 package master
 
 import (
-	"net/http"
-
 	"mooncake/catalog"
 	"mooncake/kvevents"
 	"mooncake/metrics"
@@ -50,7 +48,7 @@ type Standing struct {
 var Alone = Standing{Role: "leader", State: "serving", Ready: true}
 
 // adminHandler returns the admin pages of this master.
-func (s *Service) adminHandler(*Server) http.Handler {
+func (s *Service) adminHandler(*Server) *Admin {
 	a := NewAdmin(s, s.calls, adminBuild)
 	a.addDebug(s.callLog, s.cfg.Pprof)
 	return a

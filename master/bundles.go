@@ -15,6 +15,11 @@ func (s *Service) Bundles(f catalog.BundleFilter, after string, limit int) (list
 	return s.cat.Bundles(s.clock.Now(), f, after, limit)
 }
 
+// RecentBundles implements BundleSource.
+func (s *Service) RecentBundles(limit int) (list []catalog.BundleInfo, more int) {
+	return s.cat.RecentBundles(s.clock.Now(), limit)
+}
+
 // Bundle implements BundleSource.
 func (s *Service) Bundle(id string) (catalog.BundleInfo, []catalog.BundleMember, []Reader, bool) {
 	now := s.clock.Now()

@@ -46,6 +46,11 @@ func (f *fakeBundles) Bundles(q catalog.BundleFilter, after string, limit int) (
 	return list, next
 }
 
+func (f *fakeBundles) RecentBundles(limit int) (list []catalog.BundleInfo, more int) {
+	n := min(limit, len(f.list))
+	return f.list[:n], len(f.list) - n
+}
+
 func (f *fakeBundles) Bundle(id string) (catalog.BundleInfo, []catalog.BundleMember, []Reader, bool) {
 	for _, b := range f.list {
 		if b.ID == id {

@@ -291,7 +291,7 @@ func (l *summaryLog) tell(calls *metrics.Calls) {
 	st, standing, now := l.source.Stats(), l.source.Standing(), calls.Totals()
 	was := l.last
 	l.last = now
-	l.log.Info("summary", zap.String("role", standing.Role), zap.String("state", standing.State), zap.Uint64("keys", st.Keys),
+	l.log.Info(summaryLine, zap.String("role", standing.Role), zap.String("state", standing.State), zap.Uint64("keys", st.Keys),
 		zap.String("used", fmt.Sprintf("%d/%d", st.AllocatedBytes, st.CapacityBytes)), zap.Uint64("segments", st.Segments), zap.Uint64("clients", st.ActiveClients),
 		zap.Uint64("calls", now.Calls-was.Calls), zap.Uint64("refused", now.Refused-was.Refused), zap.Uint64("looked_up", now.LookUps-was.LookUps),
 		zap.Uint64("found", now.Hits-was.Hits), zap.Uint64("evicted_bytes_ever", st.EvictedBytes))

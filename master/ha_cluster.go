@@ -65,6 +65,7 @@ func (s *Server) joinCluster() error {
 	s.cfg.callLog = newCallLog(s.log, c.calls, s.cfg.SlowCall)
 	a := NewAdmin(c, c.calls, adminBuild)
 	a.addDebug(s.cfg.callLog, s.cfg.Pprof)
+	a.addPage(s.page, c.self)
 	s.admin = a
 	return nil
 }
@@ -138,7 +139,7 @@ func (s *Server) lead(ctx context.Context, term *replication.Term, past *replica
 	if err != nil {
 		return err
 	}
-	turn := &Server{cfg: s.cfg, log: s.log, events: s.events, doors: s.doors}
+	turn := &Server{cfg: s.cfg, log: s.log, events: s.events, doors: s.doors, page: s.page}
 	turn.use(service)
 	if s.events != nil {
 		defer s.events.End()

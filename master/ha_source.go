@@ -44,6 +44,12 @@ func (c *cluster) Bundles(f catalog.BundleFilter, after string, limit int) (list
 	return list, next
 }
 
+// RecentBundles implements BundleSource.
+func (c *cluster) RecentBundles(limit int) (list []catalog.BundleInfo, more int) {
+	c.leading(func(s *Service) { list, more = s.RecentBundles(limit) })
+	return list, more
+}
+
 // Bundle implements BundleSource.
 func (c *cluster) Bundle(id string) (info catalog.BundleInfo, members []catalog.BundleMember, readers []Reader, ok bool) {
 	c.leading(func(s *Service) { info, members, readers, ok = s.Bundle(id) })

@@ -34,6 +34,7 @@ type Server struct {
 	started  sync.Once
 	events   *kvevents.Publisher // nil: nobody is told of objects
 	doors    *doors
+	page     *livePage
 
 	metadataToken metadataToken
 	cluster       *cluster // nil unless this master is one of several
@@ -44,7 +45,9 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, up: make(chan struct{})}
+	page := newLivePage()
+	log = page.events.listening(log)
+	s := &Server{cfg: cfg, log: log, page: page, up: make(chan struct{})}
 	var err error
 	if s.doors, err = cfg.openDoors(); err != nil {
 		return nil, err
@@ -76,7 +79,9 @@ func Listen(cfg Config, log *zap.Logger) (*Server, error) {
 		return nil, err
 	}
 	s.use(service)
-	s.admin = service.adminHandler(s)
+	admin := service.adminHandler(s)
+	admin.addPage(page, s.callAddress())
+	s.admin = admin
 	return s, nil
 }
 
@@ -216,6 +221,7 @@ func (s *Server) serveHTTP(ctx context.Context, group *errgroup.Group, ln net.Li
 	open := netutil.LimitListener(ln, limits.HTTPConnections)
 	if ln == s.listen.admin {
 		open = s.doors.secured(open)
+		srv.RegisterOnShutdown(s.page.end) // its streams would outlive the others' grace
 	}
 	group.Go(func() error {
 		if err := srv.Serve(open); err != http.ErrServerClosed {
@@ -254,6 +260,7 @@ func (s *Server) sweep(ctx context.Context) error {
 		s.service.tell(&swept)
 		s.service.bundleTimes.note(&swept.Bundles)
 		bundles.tell(now, &swept.Bundles)
+		s.page.events.heed(&swept)
 		stats := s.service.cat.Stats()
 		refused.tell(now, &stats)
 		if s.metadata != nil {

@@ -151,7 +151,7 @@ func (p *process) lead(ctx context.Context, term *replication.Term, past *replic
 	if plan.visible {
 		service.cat.Settled(math.MaxUint64)
 	}
-	turn := &Server{cfg: p.server.cfg, log: p.server.log}
+	turn := &Server{cfg: p.server.cfg, log: p.server.log, page: newLivePage()}
 	turn.use(service)
 	defer context.AfterFunc(ctx, func() {
 		select {

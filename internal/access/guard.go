@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// open are pages that nobody needs a token for: probes carry none.
-var open = []string{"/health", "/livez", "/readyz"}
+// open are pages that nobody needs a token for: probes carry none, and neither does a browser that fetches the page which asks
+// for one. That page holds nothing; what it shows is behind other paths.
+var open = []string{"/health", "/livez", "/readyz", "/ui", "/ui/page.css", "/ui/page.js"}
 
 // destructive are the requests that take away what cannot be brought back and are no DELETE.
 var destructive = []string{"/api/v1/remove_all"}

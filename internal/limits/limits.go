@@ -1175,6 +1175,8 @@ const (
 	// RepeatedTests bounds how many failed tests of one part of `make test` get a second try: chance hits one test or two, a
 	// mistake many.
 	RepeatedTests = 3
+)
+
 // Reading the log of masters.
 const (
 	// LogAhead is how many records are parsed ahead of the one that is applied: enough that neither half waits for the other
@@ -1189,4 +1191,29 @@ const (
 	LogRollAboveLarge = 448
 	LogLargeBytes     = 8 << 10
 	LogUsualRecords   = 32
+)
+
+// The page for people.
+const (
+	// PageEveryMs is how often the state is gathered at most, and sent to each reader: people see no more.
+	PageEveryMs = 1000
+	// PageRest is how many times longer than it took to gather the state nothing is gathered: a twentieth of one core at most,
+	// however much there is and however many look.
+	PageRest = 20
+	// PageStreams bounds the readers: each costs a connection and the bytes of a state a second.
+	PageStreams = 32
+	// PageQuietMs is after how long without news a reader gets a line, so that a dead one shows.
+	PageQuietMs = 15_000
+	// PageWriteMs is how long a reader may take over one message. There is no queue: what it misses meanwhile it never sees.
+	PageWriteMs = 10_000
+	// PageSegments, PageBundles and PageWorkloads bound the rows, as far as anybody reads; how many there are besides is told.
+	PageSegments  = 100
+	PageBundles   = 50
+	PageWorkloads = 50
+	// PageEvents is how many events are remembered, each with at most PageEventFields fields of PageTextRunes characters.
+	PageEvents      = 60
+	PageEventFields = 8
+	PageTextRunes   = 160
+	// PageFoldMs is how long after one of its kind an event only adds to its count.
+	PageFoldMs = 10_000
 )

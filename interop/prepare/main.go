@@ -1,7 +1,7 @@
 // Command prepare names, and then installs, what the tests or the demo need on a machine with Go and Python only.
 //
 //	go run ./interop/prepare demo   the wheel 0.3.13 and the libraries it links
-//	go run ./interop/prepare test   three wheels, etcd, a C compiler, libibverbs, QEMU and a kernel for it, and the tools
+//	go run ./interop/prepare test   three wheels, etcd, a C compiler, libibverbs, QEMU and a kernel for it, Chromium, and the tools
 //	go run ./interop/prepare tools  staticcheck, gofumpt, gotestsum
 //
 // Everything comes from Debian's archive, the Python package index and the Go module proxy; what is there already is left
