@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -125,8 +126,9 @@ func (e *env) explain(err error) string {
 		return err.Error()
 	}
 	var found []string
+	reasons := unreachable(e.flags.list())
 	for _, address := range e.flags.list() {
-		if why := unreachable(address); why != "" {
+		if why := reasons[address]; why != "" {
 			found = append(found, why)
 		}
 	}
@@ -136,10 +138,33 @@ func (e *env) explain(err error) string {
 	return strings.Join(found, "; ")
 }
 
-// unreachable tells why a master does not answer; empty when it can be connected to and speaks.
-func unreachable(address string) string {
-	const limit = time.Second
-	conn, err := net.DialTimeout("tcp", address, limit)
+// unreachable tells of masters that do not answer why. It asks all at a time.
+func unreachable(masters []string) map[string]string {
+	why := map[string]string{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, address := range masters {
+		group.Go(func() {
+			reason := silence(address)
+			mu.Lock()
+			defer mu.Unlock()
+			if reason != "" {
+				why[address] = reason
+			}
+		})
+	}
+	group.Wait()
+	return why
+}
+
+// probeLimit bounds each of the two steps of silence.
+const probeLimit = 700 * time.Millisecond
+
+// silence tells why a master does not answer; empty when it can be connected to and speaks.
+func silence(address string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
@@ -155,7 +180,7 @@ func unreachable(address string) string {
 	defer conn.Close()
 	// A gRPC server speaks first, with its settings; one behind TLS waits.
 	var b [1]byte
-	_ = conn.SetReadDeadline(time.Now().Add(limit)) // it fails on no connection that was just made
+	_ = conn.SetReadDeadline(time.Now().Add(probeLimit)) // it fails on no connection that was just made
 	if _, err := conn.Read(b[:]); err != nil {
 		return fmt.Sprintf("%s: connected, and nothing answers: it hangs, or it is no gRPC port, or it wants TLS (--tls_ca)", address)
 	}
