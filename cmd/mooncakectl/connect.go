@@ -27,10 +27,14 @@ type connectFlags struct {
 	metadata, tenant string
 	timeout          time.Duration
 	ca, cert, key    string
+	tokenFile        string
 }
 
-// masterEnv names the masters where the flag does not.
-const masterEnv = "MOONCAKE_MASTER"
+// Where flags are not given the environment counts: masterEnv names the masters, tokenEnv has the token itself.
+const (
+	masterEnv = "MOONCAKE_MASTER"
+	tokenEnv  = "MOONCAKE_TOKEN"
+)
 
 func (f *connectFlags) add(fs *pflag.FlagSet) {
 	masters := os.Getenv(masterEnv)
@@ -43,6 +47,7 @@ func (f *connectFlags) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.timeout, "timeout", defaultTimeout, "most time for a call; moving bytes may take longer")
 	fs.StringVar(&f.ca, "tls_ca", "", "speak TLS with the masters: file of the authorities their certificates come from")
 	fs.StringVar(&f.cert, "tls_cert", "", "file of a certificate to show; needs --tls_key and --tls_ca")
+	fs.StringVar(&f.tokenFile, "token_file", "", "file with the token to show to masters that ask for one; not given: "+tokenEnv+" has the token, if any")
 	fs.StringVar(&f.key, "tls_key", "", "file of the key of --tls_cert")
 }
 
@@ -53,6 +58,22 @@ func (f *connectFlags) list() (list []string) {
 		}
 	}
 	return list
+}
+
+// token reads the token to show; empty is none.
+func (f *connectFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv(tokenEnv)), nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token_file: %w", err)
+	}
+	words := strings.Fields(string(text))
+	if len(words) != 1 {
+		return "", fmt.Errorf("--token_file=%s has %d words in it, a token is one", f.tokenFile, len(words))
+	}
+	return words[0], nil
 }
 
 func (f *connectFlags) transport() (credentials.TransportCredentials, error) {
@@ -103,7 +124,15 @@ func (e *env) connectTo(masters []string) (*client.Client, error) {
 	if len(masters) == 0 {
 		return nil, fmt.Errorf("--master=%q names no master", e.flags.masters)
 	}
-	return client.New(client.Config{Masters: masters, Metadata: e.flags.metadata, Tenant: e.flags.tenant, TLS: transport})
+	token, err := e.flags.token()
+	if err != nil {
+		return nil, err
+	}
+	cfg := client.Config{Masters: masters, Metadata: e.flags.metadata, Tenant: e.flags.tenant, TLS: transport}
+	if token != "" {
+		cfg.Credentials = client.Token(token)
+	}
+	return client.New(cfg)
 }
 
 // ask makes one call to the master that leads.
