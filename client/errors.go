@@ -19,6 +19,8 @@ var (
 	ErrLeased    = errors.New("is being read")
 	ErrNotReady  = errors.New("is not ready")
 	ErrPublished = errors.New("cannot be done in this state")
+	// ErrRefused says that a token is missing, or allows less.
+	ErrRefused = errors.New("is not allowed")
 	// ErrLeaseOver says that bytes were read, but too slowly to be sure of them.
 	ErrLeaseOver = errors.New("the lease was over before all bytes were read")
 	// ErrNoCopy says that no copy of an object can be reached by this client.
@@ -70,6 +72,7 @@ func callError(err error) error {
 	st := status.Convert(err)
 	kind := map[codes.Code]error{
 		codes.NotFound: ErrNotFound, codes.AlreadyExists: ErrExists, codes.ResourceExhausted: ErrNoSpace, codes.FailedPrecondition: ErrPublished,
+		codes.Unauthenticated: ErrRefused, codes.PermissionDenied: ErrRefused,
 		codes.DeadlineExceeded: context.DeadlineExceeded, codes.Canceled: context.Canceled,
 	}[st.Code()]
 	if kind == nil {

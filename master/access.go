@@ -25,6 +25,9 @@ type doors struct {
 	cert     *access.Certificate // of the admin port; nil: no TLS
 	tuning   atomic.Pointer[catalog.Tuning]
 
+	grpcNetworks access.Networks
+	grpcTokens   atomic.Pointer[access.Tokens]
+
 	mu      sync.Mutex
 	servers []*rpc.Server // that answer calls now
 }
@@ -42,6 +45,14 @@ func (c *Config) openDoors() (*doors, error) {
 		return nil, err
 	}
 	d.tokens.Store(tokens)
+	if list, err = access.ParseNetworks(c.GRPCAllowFrom); err != nil {
+		return nil, fmt.Errorf("--grpc_allow_from: %w", err)
+	}
+	d.grpcNetworks.Set(list)
+	if tokens, err = c.openGRPCTokens(); err != nil {
+		return nil, err
+	}
+	d.grpcTokens.Store(tokens)
 	if d.cert, err = access.OpenCertificate(c.AdminCert, c.AdminKey, c.AdminClientCA); err != nil {
 		return nil, fmt.Errorf("--admin_%w", err) // its texts begin with the rest of the flag's name
 	}
@@ -67,6 +78,8 @@ func (c *Config) addAccess(add func(name string, value any)) {
 	for _, s := range []struct{ name, value string }{
 		{"rpc_allow_from", c.RPCAllowFrom},
 		{"admin_tokens_file", c.AdminTokens},
+		{"grpc_allow_from", c.GRPCAllowFrom},
+		{"grpc_tokens_file", c.GRPCTokens},
 		{"admin_tls_cert", c.AdminCert},
 		{"admin_tls_key", c.AdminKey},
 		{"admin_tls_client_ca", c.AdminClientCA},
@@ -85,7 +98,7 @@ func (c *Config) tuning() *catalog.Tuning {
 }
 
 // Reload takes over the settings of next that may change while a master runs: eviction marks, the life of soft pins, networks,
-// tokens, and what the files of tokens and certificates hold. The others are left. After an error nothing has changed.
+// tokens, both of calls and of gRPC, and what the files of tokens and certificates hold. The others are left. After an error nothing has changed.
 func (s *Server) Reload(next *Config) error {
 	list, err := access.ParseNetworks(next.RPCAllowFrom)
 	if err != nil {
@@ -95,11 +108,21 @@ func (s *Server) Reload(next *Config) error {
 	if err != nil {
 		return err
 	}
+	grpcList, err := access.ParseNetworks(next.GRPCAllowFrom)
+	if err != nil {
+		return fmt.Errorf("--grpc_allow_from: %w", err)
+	}
+	grpcTokens, err := next.openGRPCTokens()
+	if err != nil {
+		return err
+	}
 	if err := s.doors.cert.Reload(); err != nil {
 		return fmt.Errorf("--admin_%w", err)
 	}
 	s.doors.networks.Set(list)
 	s.doors.tokens.Store(tokens)
+	s.doors.grpcNetworks.Set(grpcList)
+	s.doors.grpcTokens.Store(grpcTokens)
 	tuning := next.tuning()
 	s.doors.tuning.Store(tuning)
 	if c := s.cluster; c != nil {

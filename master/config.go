@@ -149,6 +149,9 @@ type Config struct {
 	GRPCTLSCert, GRPCTLSKey, GRPCClientCA string
 	// GRPCAuthorize, when set, is asked before every call over gRPC, with the call's full name; its error is the answer.
 	GRPCAuthorize func(ctx context.Context, method string) error
+	// GRPCAllowFrom are the networks whose hosts may connect to the gRPC port, with commas between; empty is all. GRPCTokens,
+	// when set, is the file of the tokens that it asks for.
+	GRPCAllowFrom, GRPCTokens string
 	// SnapshotDir, when set, is where snapshots of the log lie that are too large for etcd.
 	SnapshotDir string
 	// EtcdCompact lets etcd forget what was deleted; without it its database keeps every byte ever written.

@@ -23,7 +23,7 @@ type grpcServer struct {
 	source   grpcSource
 	settings func() Config // with the real ports
 
-	// authorize, when set, is asked before each call with its full method name; the context has the caller's metadata.
+	// authorize is asked before each call with its full method name; the context has the caller's metadata.
 	authorize func(ctx context.Context, method string) error
 }
 
@@ -40,7 +40,7 @@ type grpcSource interface {
 
 // serveGRPC answers on the gRPC port until ctx ends. Further services share the port.
 func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(grpc.ServiceRegistrar)) error {
-	g := &grpcServer{source: source, authorize: s.cfg.GRPCAuthorize}
+	g := &grpcServer{source: source, authorize: s.authorizeGRPC}
 	g.settings = func() Config { return s.cfg.With(s.Ports()) }
 	options, err := s.cfg.grpcOptions()
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(
 	}
 	reflection.Register(srv)
 	defer context.AfterFunc(ctx, srv.Stop)()
-	err = srv.Serve(netutil.LimitListener(s.listen.peers, limits.GRPCConnections))
+	err = srv.Serve(netutil.LimitListener(welcoming{s.listen.peers, &s.doors.grpcNetworks}, limits.GRPCConnections))
 	srv.Stop() // waits for the handlers
 	if ctx.Err() != nil {
 		return nil
@@ -75,19 +75,15 @@ func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(
 
 // admitUnary and admitStream let only those in that may call.
 func (g *grpcServer) admitUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if g.authorize != nil {
-		if err := g.authorize(ctx, info.FullMethod); err != nil {
-			return nil, err
-		}
+	if err := g.authorize(ctx, info.FullMethod); err != nil {
+		return nil, err
 	}
 	return next(ctx, q)
 }
 
 func (g *grpcServer) admitStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if g.authorize != nil {
-		if err := g.authorize(stream.Context(), info.FullMethod); err != nil {
-			return err
-		}
+	if err := g.authorize(stream.Context(), info.FullMethod); err != nil {
+		return err
 	}
 	return next(srv, stream)
 }

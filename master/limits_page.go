@@ -21,6 +21,7 @@ func (d *doors) limitRows() []limitRow {
 	calls := d.calls()
 	outside := d.networks.Refused()
 	tokens := d.tokens.Load().Refused()
+	outsideGRPC, tokensGRPC := d.grpcNetworks.Refused(), d.grpcTokens.Load().Refused()
 	peerConns := int64(calls.PeerConns)
 	return []limitRow{
 		{"rpc_connections", limits.RPCConns, "connections", "call port", &calls.ConnsOpen, &calls.ConnsRefused},
@@ -34,6 +35,9 @@ func (d *doors) limitRows() []limitRow {
 		{"rpc_pending_replies", limits.RPCPendingBytes, "bytes", "connection", nil, &calls.SlowReaders},
 		{"rpc_reply_stall", limits.RPCStallMs, "ms", "connection", nil, nil},
 		{"rpc_key", limits.KeyBytesMax, "bytes", "key", nil, nil},
+		{"grpc_connections", limits.GRPCConnections, "connections", "gRPC port", nil, nil},
+		{"grpc_connections_from_outside", 0, "connections", "process", nil, &outsideGRPC},
+		{"grpc_calls_without_token", 0, "calls", "process", nil, &tokensGRPC},
 		{"http_connections", limits.HTTPConnections, "connections", "HTTP port", nil, nil},
 		{"http_header", limits.HTTPHeaderBytes, "bytes", "request", nil, nil},
 		{"http_header_time", limits.HTTPHeaderMs, "ms", "request", nil, nil},

@@ -45,6 +45,8 @@ func addGRPCFlags(fs *pflag.FlagSet, c *master.Config) {
 	fs.IntVar(&c.GRPCPort, flagGRPCPort, c.GRPCPort, "port on --rpc_address for callers of gRPC and, with --enable_ha, for the other masters; 0 takes a free one, -1 = none. Not given and taken: none, with a warning")
 	fs.StringVar(&c.GRPCTLSCert, "grpc_tls_cert", c.GRPCTLSCert, "serve gRPC by TLS: file of this master's certificate; needs --grpc_tls_key")
 	fs.StringVar(&c.GRPCTLSKey, "grpc_tls_key", c.GRPCTLSKey, "file of the key of --grpc_tls_cert")
+	fs.StringVar(&c.GRPCAllowFrom, "grpc_allow_from", "", "networks whose hosts may connect to the gRPC port, the other masters among them: 10.0.0.0/8,::1; not given: all")
+	fs.StringVar(&c.GRPCTokens, "grpc_tokens_file", "", "file of the tokens that the gRPC port asks for, LEVEL TOKEN a line: read, operate or admin; see docs/access.md")
 	fs.StringVar(&c.GRPCClientCA, "grpc_tls_client_ca", c.GRPCClientCA, "file of the authorities that certificates of callers must come from; not given: callers need none")
 }
 

@@ -160,6 +160,8 @@ func TestP03BadCommandLines(t *testing.T) {
 		{[]string{"--rpc_allow_from=here"}, []string{"rpc_allow_from", "here", "10.0.0.0/8"}},
 		{[]string{"--rpc_allow_from=10.1.2.3/8"}, []string{"rpc_allow_from", "10.1.2.3/8", "10.0.0.0/8"}},
 		{[]string{"--admin_tokens_file=/no/such/file"}, []string{"admin_tokens_file", "/no/such/file"}},
+		{[]string{"--grpc_tokens_file=main.go"}, []string{"grpc_tokens_file", "main.go", "line 1"}},
+		{[]string{"--grpc_allow_from=10.0.0.1/8"}, []string{"grpc_allow_from", "10.0.0.1/8", "10.0.0.0/8"}},
 		{[]string{"--admin_tokens_file=main.go"}, []string{"admin_tokens_file", "main.go", "line 1"}},
 		{[]string{"--admin_tls_cert=main.go"}, []string{"admin_tls_key"}},
 		{[]string{"--admin_tls_key=main.go"}, []string{"admin_tls_cert"}},

@@ -18,7 +18,7 @@ import (
 // were handed out, as long as those were then.
 var reloadable = []string{
 	"eviction_ratio", "eviction_high_watermark_ratio", "allow_evict_soft_pinned_objects", "default_kv_soft_pin_ttl", flagLogLevel,
-	"rpc_allow_from", "admin_tokens_file",
+	"rpc_allow_from", "admin_tokens_file", "grpc_allow_from", "grpc_tokens_file",
 }
 
 // reloadOnSignal reads flags and files anew at every SIGHUP, until the function it returns is called.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,10 +27,14 @@ type connectFlags struct {
 	metadata, tenant string
 	timeout          time.Duration
 	ca, cert, key    string
+	tokenFile        string
 }
 
-// masterEnv names the masters where the flag does not.
-const masterEnv = "MOONCAKE_MASTER"
+// Where flags are not given the environment counts: masterEnv names the masters, tokenEnv has the token itself.
+const (
+	masterEnv = "MOONCAKE_MASTER"
+	tokenEnv  = "MOONCAKE_TOKEN"
+)
 
 func (f *connectFlags) add(fs *pflag.FlagSet) {
 	masters := os.Getenv(masterEnv)
@@ -42,6 +47,7 @@ func (f *connectFlags) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.timeout, "timeout", defaultTimeout, "most time for a call; moving bytes may take longer")
 	fs.StringVar(&f.ca, "tls_ca", "", "speak TLS with the masters: file of the authorities their certificates come from")
 	fs.StringVar(&f.cert, "tls_cert", "", "file of a certificate to show; needs --tls_key and --tls_ca")
+	fs.StringVar(&f.tokenFile, "token_file", "", "file with the token to show to masters that ask for one; not given: "+tokenEnv+" has the token, if any")
 	fs.StringVar(&f.key, "tls_key", "", "file of the key of --tls_cert")
 }
 
@@ -52,6 +58,22 @@ func (f *connectFlags) list() (list []string) {
 		}
 	}
 	return list
+}
+
+// token reads the token to show; empty is none.
+func (f *connectFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv(tokenEnv)), nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token_file: %w", err)
+	}
+	words := strings.Fields(string(text))
+	if len(words) != 1 {
+		return "", fmt.Errorf("--token_file=%s has %d words in it, a token is one", f.tokenFile, len(words))
+	}
+	return words[0], nil
 }
 
 func (f *connectFlags) transport() (credentials.TransportCredentials, error) {
@@ -102,7 +124,15 @@ func (e *env) connectTo(masters []string) (*client.Client, error) {
 	if len(masters) == 0 {
 		return nil, fmt.Errorf("--master=%q names no master", e.flags.masters)
 	}
-	return client.New(client.Config{Masters: masters, Metadata: e.flags.metadata, Tenant: e.flags.tenant, TLS: transport})
+	token, err := e.flags.token()
+	if err != nil {
+		return nil, err
+	}
+	cfg := client.Config{Masters: masters, Metadata: e.flags.metadata, Tenant: e.flags.tenant, TLS: transport}
+	if token != "" {
+		cfg.Credentials = client.Token(token)
+	}
+	return client.New(cfg)
 }
 
 // ask makes one call to the master that leads.
@@ -125,8 +155,9 @@ func (e *env) explain(err error) string {
 		return err.Error()
 	}
 	var found []string
+	reasons := unreachable(e.flags.list())
 	for _, address := range e.flags.list() {
-		if why := unreachable(address); why != "" {
+		if why := reasons[address]; why != "" {
 			found = append(found, why)
 		}
 	}
@@ -136,10 +167,33 @@ func (e *env) explain(err error) string {
 	return strings.Join(found, "; ")
 }
 
-// unreachable tells why a master does not answer; empty when it can be connected to and speaks.
-func unreachable(address string) string {
-	const limit = time.Second
-	conn, err := net.DialTimeout("tcp", address, limit)
+// unreachable tells of masters that do not answer why. It asks all at a time.
+func unreachable(masters []string) map[string]string {
+	why := map[string]string{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, address := range masters {
+		group.Go(func() {
+			reason := silence(address)
+			mu.Lock()
+			defer mu.Unlock()
+			if reason != "" {
+				why[address] = reason
+			}
+		})
+	}
+	group.Wait()
+	return why
+}
+
+// probeLimit bounds each of the two steps of silence.
+const probeLimit = 700 * time.Millisecond
+
+// silence tells why a master does not answer; empty when it can be connected to and speaks.
+func silence(address string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
@@ -155,7 +209,7 @@ func unreachable(address string) string {
 	defer conn.Close()
 	// A gRPC server speaks first, with its settings; one behind TLS waits.
 	var b [1]byte
-	_ = conn.SetReadDeadline(time.Now().Add(limit)) // it fails on no connection that was just made
+	_ = conn.SetReadDeadline(time.Now().Add(probeLimit)) // it fails on no connection that was just made
 	if _, err := conn.Read(b[:]); err != nil {
 		return fmt.Sprintf("%s: connected, and nothing answers: it hangs, or it is no gRPC port, or it wants TLS (--tls_ca)", address)
 	}

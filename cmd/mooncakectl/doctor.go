@@ -111,19 +111,14 @@ func (e *env) doctor() *cobra.Command {
 // examine gathers what the checks look at.
 func (e *env) examine(ctx context.Context, p *patient) {
 	p.host = readHost(e.hostRoot)
-	p.why = map[string]string{}
 	_, status, err := e.leading(ctx)
 	if p.status = status; err != nil {
-		for _, master := range e.flags.list() {
-			if why := unreachable(master); why != "" {
-				p.why[master] = why
-			}
-		}
-		if len(p.why) == 0 {
+		if p.why = unreachable(e.flags.list()); len(p.why) == 0 {
 			p.why[e.flags.masters] = e.explain(err)
 		}
 		return
 	}
+	p.why = map[string]string{}
 	for _, part := range []func() error{
 		func() (err error) { p.segments, err = e.listSegments(ctx); return err },
 		func() (err error) { p.clients, err = e.listClients(ctx); return err },

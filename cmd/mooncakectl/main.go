@@ -95,14 +95,36 @@ func (e *env) destructive(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// deedView is what was done, or would be, as it is printed.
+type deedView struct {
+	Deed string `json:"deed"`
+	Done bool   `json:"done"`
+	Job  string `json:"job,omitempty"` // what goes on after the call
+}
+
 // do says what is done, or would be.
 func (e *env) do(what string, deed func() error) error {
-	if !e.apply {
+	return e.begin(what, func() (string, error) { return "", deed() })
+}
+
+// begin is do for what goes on as a job of the cluster, which is named.
+func (e *env) begin(what string, deed func() (job string, err error)) error {
+	v := deedView{Deed: what}
+	if e.apply {
+		var err error
+		if v.Job, err = deed(); err != nil {
+			return err
+		}
+		v.Done = true
+	}
+	switch {
+	case e.json:
+		return e.asJSON(v)
+	case !v.Done:
 		fmt.Fprintf(e.out, "would %s; --apply does it\n", what)
 		return nil
-	}
-	if err := deed(); err != nil {
-		return err
+	case v.Job != "":
+		fmt.Fprintf(e.out, "job %s\n", v.Job)
 	}
 	fmt.Fprintf(e.out, "done: %s\n", what)
 	return nil

@@ -163,14 +163,13 @@ func (e *env) drain() *cobra.Command {
 			if len(targets) > 0 {
 				what += " to " + strings.Join(targets, ", ")
 			}
-			return e.do(what, func() error {
-				return e.ask(cmd.Context(), func(ctx context.Context, conn grpc.ClientConnInterface) error {
+			return e.begin(what, func() (job string, err error) {
+				err = e.ask(cmd.Context(), func(ctx context.Context, conn grpc.ClientConnInterface) error {
 					reply, err := mooncakev1.NewSegmentsClient(conn).Drain(ctx, &mooncakev1.DrainRequest{Segments: names, Targets: targets, Concurrency: concurrency})
-					if err == nil {
-						fmt.Fprintf(e.out, "job %s\n", id(reply.GetId()))
-					}
+					job = id(reply.GetId())
 					return err
 				})
+				return job, err
 			})
 		},
 	})

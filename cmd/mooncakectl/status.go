@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,34 +73,52 @@ func (e *env) ownStatus(ctx context.Context, master string) (*mooncakev1.StatusR
 	return reply, err
 }
 
+// statusAnswer is what one master says about itself.
+type statusAnswer struct {
+	master string
+	reply  *mooncakev1.StatusReply
+	err    error
+}
+
+// askAll asks masters about themselves, all at a time: however many of them are silent, it takes no longer than for one.
+func (e *env) askAll(ctx context.Context, masters []string) []statusAnswer {
+	out := make([]statusAnswer, len(masters))
+	var group sync.WaitGroup
+	for i, master := range masters {
+		group.Go(func() {
+			reply, err := e.ownStatus(ctx, master)
+			out[i] = statusAnswer{master, reply, err}
+		})
+	}
+	group.Wait()
+	return out
+}
+
 // leading finds the master that leads, and what it says.
 func (e *env) leading(ctx context.Context) (string, *mooncakev1.StatusReply, error) {
-	var last error
-	asked := map[string]bool{}
-	queue := e.flags.list()
-	if len(queue) == 0 {
+	if len(e.flags.list()) == 0 {
 		_, err := e.connect()
 		return "", nil, err
 	}
-	for len(queue) > 0 {
-		master := queue[0]
-		queue = queue[1:]
-		if asked[master] {
-			continue
-		}
-		asked[master] = true
-		r, err := e.ownStatus(ctx, master)
-		switch {
-		case err != nil:
-			last = err
-		case r.GetRole() == "leader" && r.GetReady():
-			return master, r, nil
-		default:
-			last = fmt.Errorf("%s is %s and %s, and nobody else is known", master, r.GetRole(), r.GetState())
-			if to := r.GetLeader().GetGrpcAddress(); to != "" {
-				queue = append([]string{to}, queue...)
+	var last error
+	asked := map[string]bool{}
+	for round := e.flags.list(); len(round) > 0; {
+		var next []string
+		for _, a := range e.askAll(ctx, round) {
+			asked[a.master] = true
+			switch {
+			case a.err != nil:
+				last = a.err
+			case a.reply.GetRole() == "leader" && a.reply.GetReady():
+				return a.master, a.reply, nil
+			default:
+				last = fmt.Errorf("%s is %s and %s, and nobody else is known", a.master, a.reply.GetRole(), a.reply.GetState())
+				if to := a.reply.GetLeader().GetGrpcAddress(); to != "" {
+					next = append(next, to)
+				}
 			}
 		}
+		round = slices.DeleteFunc(next, func(master string) bool { return asked[master] })
 	}
 	return "", nil, last
 }
@@ -189,12 +209,11 @@ func (e *env) ha() *cobra.Command {
 		Use: "status", Short: "every master named by --master, and who leads", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var rows []statusView
-			for _, master := range e.flags.list() {
-				r, err := e.ownStatus(cmd.Context(), master)
-				v := viewOfStatus(master, r)
-				if err != nil {
-					v.Role, v.State, v.Error = "unknown", "unreachable", e.explain(err)
-					if why := unreachable(master); why != "" {
+			for _, a := range e.askAll(cmd.Context(), e.flags.list()) {
+				v := viewOfStatus(a.master, a.reply)
+				if a.err != nil {
+					v.Role, v.State, v.Error = "unknown", "unreachable", e.explain(a.err)
+					if why := silence(a.master); why != "" {
 						v.Error = why
 					}
 				}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -38,26 +39,17 @@ func (t *Tokens) Guard(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		needed := Needed(r.Method, r.URL.Path)
-		if needed == Nobody || needed == Read && !t.asksToRead() {
-			next.ServeHTTP(w, r)
-			return
-		}
-		level := Nobody
-		if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-			level = t.LevelOf(strings.TrimSpace(token))
-		}
+		err := t.Check(r.Header.Get("Authorization"), Needed(r.Method, r.URL.Path))
+		var why *Refusal
 		switch {
-		case level >= needed:
+		case err == nil:
 			next.ServeHTTP(w, r)
-			return
-		case level == Nobody:
+		case errors.As(err, &why) && why.Has == Nobody:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="mooncake"`)
-			refuse(w, http.StatusUnauthorized, "a token of level "+needed.String()+" is needed")
+			refuse(w, http.StatusUnauthorized, err.Error())
 		default:
-			refuse(w, http.StatusForbidden, "this needs a token of level "+needed.String()+", and this one is of level "+level.String())
+			refuse(w, http.StatusForbidden, err.Error())
 		}
-		t.refused.Add(1)
 	})
 }
 
