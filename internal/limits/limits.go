@@ -1186,4 +1186,10 @@ const (
 	HealTasksMax = 4096
 	// HealBandwidth is how many bytes a second are copied again if nobody says: a tenth of a network of 25 Gbit/s.
 	HealBandwidth = 256 << 20
+	// HealBandwidthMin and HealBandwidthMax bound what may be said: below, one bundle takes days; above there is no network.
+	HealBandwidthMin = 64 << 10
+	HealBandwidthMax = 1 << 40
+	// HealFullShare is the used share of a segment, with the copy, from which on it gets none: what is full evicts, and would
+	// lose other objects for it.
+	HealFullShare = 0.88
 )
