@@ -21,7 +21,7 @@ type replica struct {
 	segNext name
 	_       uint16
 	status  uint8
-	_       uint8
+	wanted  uint8 // of the first: how many there are to be
 }
 
 // A record is an object; its key follows it in the same slot. Readers look at replica, lease, handed, size, checksum,

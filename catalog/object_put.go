@@ -169,6 +169,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	ch.Client, ch.Key, ch.Size, ch.Group, ch.HardPin = w.client, w.key, w.size, w.group, w.hardPin
 	ch.DataType, ch.PinnedUntil, ch.Staged, ch.Tenant = w.dataType, w.pinned, w.staged, w.o.Tenant
 	ch.Replicas = c.replicas[at:]
+	ch.Wanted = wantedOf(w.replicas, len(places))
 	c.askPin(ch, w.o)
 	dst = c.noteFile(w, id, dst)
 	c.commit()

@@ -137,6 +137,9 @@ func (w *snapshot) object(n name) {
 		}
 		rn = rep.more
 	}
+	if put.Copy == CopyNone {
+		put.Wanted = wantedOf(uint64(r.wanted), len(put.Replicas))
+	}
 	checked := r.flags&flagChecksum != 0 || r.checksum != 0
 	reopened := complete == nil && checked
 	pending, waits := s.pending[n]

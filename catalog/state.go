@@ -40,6 +40,7 @@ type state struct {
 	recent name       // the bundle looked up last; 0 is none
 
 	keys        uint64 // records in the index
+	several     uint64 // records that are to have more than one replica
 	units       uint64
 	bundleCount uint64 // bundles that have members
 	allocated   uint64
@@ -158,6 +159,7 @@ func (s *state) addRecord(c *Change) name {
 		r.flags |= flagHardPin
 	}
 	r.client = s.owners.ref(c.Client)
+	s.want(r, c)
 	prefix, part := bundle.Parse(c.Key)
 	if c.Copy != CopyNone {
 		s.copies[n] = copying{c.Copy, c.Source, uint8(min(len(c.Replicas), limits.ReplicasPerObjectMax))}
@@ -211,6 +213,7 @@ func (s *state) removeRecord(n name, d departure) {
 	s.leave(n)
 	s.owners.unref(r.client)
 	s.shares.unref(r.tenant)
+	s.unwant(r)
 	s.arena.release(n)
 }
 

@@ -113,6 +113,7 @@ func (s *state) applyPut(c *Change, held bool) {
 		s.dropCopy(n)
 		s.owners.unref(r.client)
 		s.shares.unref(r.tenant)
+		s.unwant(r)
 		s.arena.release(n)
 		return
 	}

@@ -24,6 +24,7 @@ func (a *Admin) inspectPages() map[string]page {
 		"/api/v1/objects":   {serve: a.serveObjects, servicePlane: true},
 		"/api/v1/placement": {serve: a.servePlacement, servicePlane: true},
 		"/api/v1/tasks":     {serve: a.serveTasks, servicePlane: true},
+		"/api/v1/healing":   {serve: a.serveHealing, servicePlane: true},
 	}
 }
 
@@ -245,4 +246,9 @@ func (a *Admin) serveTasks(w http.ResponseWriter, r *http.Request) {
 		Tasks []taskView `json:"tasks"`
 		Next  string     `json:"next"`
 	}{views, next})
+}
+
+// serveHealing shows how far objects with too few copies have come.
+func (a *Admin) serveHealing(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, http.StatusOK, a.inspect.Healing())
 }

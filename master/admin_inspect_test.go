@@ -20,6 +20,7 @@ import (
 func (f *fakeMaster) Clients() []ClientInfo                { return nil }
 func (f *fakeMaster) AllSegments() []catalog.SegmentStatus { return f.segments }
 func (f *fakeMaster) Tasks() []TaskInfo                    { return nil }
+func (f *fakeMaster) Healing() HealInfo                    { return HealInfo{} }
 
 func (f *fakeMaster) Verdict(catalog.UUID, string) Verdict { return VerdictOpen }
 

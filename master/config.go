@@ -116,6 +116,11 @@ type Config struct {
 	HeatWindow        time.Duration
 	AdmissionQPS      float64
 	MaxMemoryReplicas int
+	// Heal has objects copied again that have fewer copies than they were put with: at most HealTasks at a time by one client,
+	// and HealBandwidth bytes a second in all.
+	Heal          bool
+	HealTasks     int
+	HealBandwidth uint64
 	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
 	DataDir string
 	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,
@@ -195,6 +200,7 @@ func DefaultConfig() Config {
 		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
+		Heal: true, HealTasks: limits.HealTasks, HealBandwidth: limits.HealBandwidth,
 		suspectAfter: limits.SuspectMissedPingsMs * time.Millisecond, JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 		SlowCall: 100 * time.Millisecond, Reporting: true,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,

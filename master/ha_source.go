@@ -38,6 +38,12 @@ func (c *cluster) TenantFigures() (out metrics.Tenants) {
 	return out
 }
 
+// Healing implements InspectSource.
+func (c *cluster) Healing() (out HealInfo) {
+	c.leading(func(s *Service) { out = s.Healing() })
+	return out
+}
+
 // Bundles implements BundleSource.
 func (c *cluster) Bundles(f catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string) {
 	c.leading(func(s *Service) { list, next = s.Bundles(f, after, limit) })

@@ -25,6 +25,8 @@ type InspectSource interface {
 	Peek(tenant, key string) (catalog.Object, []catalog.Replica, error)
 	// Tasks lists the tasks by the time they were made.
 	Tasks() []TaskInfo
+	// Healing tells how far objects with too few copies have come.
+	Healing() HealInfo
 }
 
 // ClientInfo is what is known of a client.

@@ -293,13 +293,14 @@ func (s *Server) attend(ctx context.Context) error {
 	})
 }
 
-// direct lets time pass for what the master asks clients to do: tasks, drain jobs, copies on demand.
+// direct lets time pass for what the master asks clients to do: tasks, drain jobs, copies on demand and copies that are made again.
 func (s *Server) direct(ctx context.Context) error {
 	return every(ctx, limits.DrainEveryMs*time.Millisecond, func() {
 		now := s.service.clock.Now()
 		s.service.tasks.expire(now)
 		s.service.stepDrains()
 		s.service.serveHot(now)
+		s.service.stepHeal(now)
 	})
 }
 
@@ -343,7 +344,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 	return &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
-		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg),
+		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg), healer: newHealer(&cfg),
 	}
 }
 

@@ -34,6 +34,7 @@ type Service struct {
 	workloads workloads
 	tasks     *taskBook
 	heat      *heat
+	healer    *healer
 	drains    drains
 	tenants   tenants
 	events    events

@@ -8,7 +8,7 @@ import (
 
 // Stats hands the catalog's figures to a scrape.
 func (s *Service) Stats() metrics.Stats {
-	c := s.cat.Stats()
+	c, heal := s.cat.Stats(), s.Healing()
 	return metrics.Stats{
 		Keys: c.Keys, OpenKeys: c.OpenKeys, SoftPinnedKeys: c.SoftPinnedKeys,
 		Segments: c.Segments, ActiveClients: c.ActiveClients,
@@ -19,6 +19,8 @@ func (s *Service) Stats() metrics.Stats {
 		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
 		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
+		HealWaiting: uint64(heal.Waiting), HealCopying: uint64(heal.Copying), HealUnhelped: uint64(heal.Unhelped), HealLooks: heal.Looks,
+		HealedObjects: heal.Objects, HealedBytes: heal.Bytes, HealFailures: heal.Failures,
 		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
 
 		DiskKeys: c.Disks.Objects, DiskOnlyKeys: c.Disks.Alone, DiskBytes: c.Disks.Bytes, DiskCapacityBytes: s.diskCapacity(&c.Disks),

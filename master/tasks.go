@@ -94,6 +94,14 @@ func (b *taskBook) leave(client wire.UUID, n int) {
 	}
 }
 
+// withdraw takes a task from the pending ones.
+func (b *taskBook) withdraw(t *task) {
+	b.waiting--
+	if b.pending[t.client] = slices.DeleteFunc(b.pending[t.client], func(p *task) bool { return p == t }); len(b.pending[t.client]) == 0 {
+		delete(b.pending, t.client)
+	}
+}
+
 // finish takes a client's word for how a task ended.
 func (b *taskBook) finish(now catalog.Time, client wire.UUID, q *wire.TaskCompleteRequest) wire.ErrorCode {
 	if q.Status != wire.TaskStatusFailed && q.Status != wire.TaskStatusSuccess {
@@ -110,10 +118,7 @@ func (b *taskBook) finish(now catalog.Time, client wire.UUID, q *wire.TaskComple
 	case t.over():
 		return 0
 	case t.status == wire.TaskStatusPending: // it was not handed out, and yet the client knows of it
-		b.waiting--
-		if b.pending[client] = slices.DeleteFunc(b.pending[client], func(p *task) bool { return p == t }); len(b.pending[client]) == 0 {
-			delete(b.pending, client)
-		}
+		b.withdraw(t)
 	default:
 		b.processing--
 	}
@@ -205,5 +210,5 @@ func (c *Config) checkTasks() error {
 	case !(c.AdmissionQPS > 0):
 		return fmt.Errorf("--dynamic_replication_admission_qps_threshold=%v: must be more than 0", c.AdmissionQPS)
 	}
-	return nil
+	return c.checkHealing()
 }

@@ -54,6 +54,10 @@ type Stats struct {
 	LostBytes     uint64 // of the copies on lost clients' segments
 	HandOutReuses uint64 // ranges written again although a reader had been told of them within its lease
 
+	// Objects that have fewer copies than they were put with: those that wait and those being copied, and what was done.
+	HealWaiting, HealCopying, HealUnhelped              uint64
+	HealedObjects, HealedBytes, HealFailures, HealLooks uint64
+
 	Refusals []Refusal // puts refused for want of room
 }
 
@@ -191,6 +195,13 @@ var totals = []row{
 	{"mooncake_go_quarantined_bytes", gauge, "Bytes that belong to no object and are not given out yet: a dead writer may still write them, or a reader read them.", func(s *snapshot) uint64 { return s.QuarantinedBytes }},
 	{"mooncake_go_aborted_puts_total", counter, "Unfinished writes that ended because their writer was known to be gone or a client removed them by force.", func(s *snapshot) uint64 { return s.AbortedPuts }},
 	{"mooncake_go_hand_out_reuses_total", counter, "Ranges given to a put for want of other room although a reader had been told of them within its lease.", func(s *snapshot) uint64 { return s.HandOutReuses }},
+	{"mooncake_go_heal_waiting_objects", gauge, "Objects with fewer copies than they were put with that nobody was asked to copy yet.", func(s *snapshot) uint64 { return s.HealWaiting }},
+	{"mooncake_go_heal_copying_objects", gauge, "Objects with fewer copies than they were put with that are being copied.", func(s *snapshot) uint64 { return s.HealCopying }},
+	{"mooncake_go_heal_unhelped_objects", gauge, "Objects with fewer copies than they were put with for which there is no room on another host, or whose copy failed; looked at again later.", func(s *snapshot) uint64 { return s.HealUnhelped }},
+	{"mooncake_go_heal_looks_total", counter, "Looks through all objects for such with too few copies.", func(s *snapshot) uint64 { return s.HealLooks }},
+	{"mooncake_go_healed_objects_total", counter, "Objects that were copied again.", func(s *snapshot) uint64 { return s.HealedObjects }},
+	{"mooncake_go_healed_bytes_total", counter, "Bytes of the copies that were made again.", func(s *snapshot) uint64 { return s.HealedBytes }},
+	{"mooncake_go_heal_failures_total", counter, "Copies that were to be made again and failed.", func(s *snapshot) uint64 { return s.HealFailures }},
 	{"mooncake_master_expired_clients_total", counter, "Clients that stayed silent until what their segments held was forgotten.", func(s *snapshot) uint64 { return s.ExpiredClients }},
 	{"mooncake_master_goroutines", gauge, "Goroutines of the process.", func(s *snapshot) uint64 { return s.goroutines }},
 }

@@ -36,6 +36,7 @@ const (
 	hasSource
 	hasState
 	hasLocality
+	hasWanted
 	knownFields = iota
 )
 
@@ -152,6 +153,9 @@ func appendChange(dst []byte, recent *recentIDs, base catalog.Time, c *catalog.C
 	if fields&hasLocality != 0 {
 		dst = appendText(dst, c.Segment.Locality)
 	}
+	if fields&hasWanted != 0 {
+		dst = append(dst, c.Wanted)
+	}
 	return dst
 }
 
@@ -195,6 +199,7 @@ func fieldsOf(base catalog.Time, c *catalog.Change, flags uint8) (fields uint64)
 		{c.Source != 0, hasSource},
 		{c.State != 0, hasState},
 		{c.Segment != nil && c.Segment.Locality != "", hasLocality},
+		{c.Wanted != 0, hasWanted},
 	} {
 		if f.set {
 			fields |= f.bit
@@ -392,6 +397,9 @@ func (r *reader) placement(c *catalog.Change, fields uint64) {
 		} else {
 			c.Segment.Locality = text
 		}
+	}
+	if fields&hasWanted != 0 {
+		c.Wanted = r.byte()
 	}
 }
 

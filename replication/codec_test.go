@@ -29,7 +29,7 @@ func drawChange(t *rapid.T) catalog.Change {
 	for range rapid.IntRange(0, 3).Draw(t, "replicas") {
 		c.Replicas = append(c.Replicas, catalog.ReplicaChange{ID: number.Draw(t, "id"), Segment: drawID(t), Offset: number.Draw(t, "offset"), Size: number.Draw(t, "bytes")})
 	}
-	c.Tenant = text.Draw(t, "tenant")
+	c.Tenant, c.Wanted = text.Draw(t, "tenant"), small.Draw(t, "wanted")
 	for range rapid.IntRange(0, 2).Draw(t, "workloads") {
 		c.Workloads = append(c.Workloads, catalog.Workload{
 			Name: text.Draw(t, "rule"), Prefixes: []string{text.Draw(t, "prefix")}, SoftBytes: number.Draw(t, "soft"),

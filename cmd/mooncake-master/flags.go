@@ -161,6 +161,9 @@ func addStoreFlags(fs *pflag.FlagSet, c *master.Config) {
 	fs.Var(seconds{&c.HeatWindow}, "dynamic_replication_heat_window_seconds", "seconds over which reads are counted; below 1 counts as 1")
 	fs.Float64Var(&c.AdmissionQPS, "dynamic_replication_admission_qps_threshold", c.AdmissionQPS, "reads a second from which on an object gets another copy")
 	fs.IntVar(&c.MaxMemoryReplicas, "dynamic_replication_max_memory_replicas", c.MaxMemoryReplicas, "copies that reads can bring an object to; below 1 counts as 1")
+	fs.BoolVar(&c.Heal, "heal", c.Heal, "copy objects again that have fewer copies than they were put with, because a segment is lost")
+	fs.IntVar(&c.HealTasks, "heal_tasks", c.HealTasks, "objects that one client is asked to copy again at a time")
+	fs.Uint64Var(&c.HealBandwidth, "heal_bandwidth", c.HealBandwidth, "bytes a second that are copied again, by all clients together")
 }
 
 // idle are flags of the published masters that have no effect here.

@@ -1216,4 +1216,26 @@ const (
 	PageTextRunes   = 160
 	// PageFoldMs is how long after one of its kind an event only adds to its count.
 	PageFoldMs = 10_000
+// Copies that are made again.
+const (
+	// HealLooks is how many objects one look for such with too few copies meets under the lock: a millisecond of work. HealSlices
+	// is how often that is done in a row: ten million objects are looked through within half a minute.
+	HealLooks  = 4096
+	HealSlices = 50
+	// HealQueue bounds the objects that are known to have too few copies; what is beyond is found by the next look.
+	HealQueue = 100_000
+	// HealAgainMs is when those that could not be helped are looked at again if nothing has happened meanwhile.
+	HealAgainMs = 30_000
+	// HealTasks is how many objects the owner of the copies is asked to copy at a time if nobody says; it fetches tasks once a
+	// second. HealTasksMax bounds what may be said.
+	HealTasks    = 128
+	HealTasksMax = 4096
+	// HealBandwidth is how many bytes a second are copied again if nobody says: a tenth of a network of 25 Gbit/s.
+	HealBandwidth = 256 << 20
+	// HealBandwidthMin and HealBandwidthMax bound what may be said: below, one bundle takes days; above there is no network.
+	HealBandwidthMin = 64 << 10
+	HealBandwidthMax = 1 << 40
+	// HealFullShare is the used share of a segment, with the copy, from which on it gets none: what is full evicts, and would
+	// lose other objects for it.
+	HealFullShare = 0.88
 )
