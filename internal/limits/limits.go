@@ -1216,6 +1216,8 @@ const (
 	PageTextRunes   = 160
 	// PageFoldMs is how long after one of its kind an event only adds to its count.
 	PageFoldMs = 10_000
+)
+
 // Copies that are made again.
 const (
 	// HealLooks is how many objects one look for such with too few copies meets under the lock: a millisecond of work. HealSlices
