@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testPatience ends a test that would otherwise hang. No test waits for it to pass.
-const testPatience = 30 * time.Second
+const testPatience = 2 * time.Minute
 
 func recordings(t testing.TB, glob string) []string {
 	t.Helper()

@@ -75,7 +75,7 @@ func (p *couple) ready(m *Master) {
 // again starts a master in the place of one that has ended.
 func (p *couple) again(m *Master) *Master {
 	p.t.Helper()
-	if _, err := m.ExitCode(20 * time.Second); err != nil {
+	if _, err := m.ExitCode(60 * time.Second); err != nil {
 		p.t.Fatal(err)
 	}
 	o := p.options
@@ -119,7 +119,7 @@ func (p *couple) lose(sig syscall.Signal, restart bool, writer *Store, f Flood) 
 	})
 	time.Sleep(200 * time.Millisecond)
 	if sig == syscall.SIGTERM {
-		if code, err := old.ExitCode(20 * time.Second); err != nil || code != 0 {
+		if code, err := old.ExitCode(60 * time.Second); err != nil || code != 0 {
 			p.t.Errorf("the leader that was asked to leave ends with %d, %v", code, err)
 		}
 	}

@@ -153,7 +153,7 @@ func TestFailover(t *testing.T) {
 			items = append(items, f.Item(c.Lane, c.Number))
 		}
 		// The connection of a client that was idle meanwhile may have ended, which it learns with its first call.
-		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+		eventually(t, 60*time.Second, "the idle client to read", func() bool {
 			got, err := reader.Get(items[0])
 			return err == nil && got.Same
 		})
@@ -227,13 +227,13 @@ func TestFrozenLeader(t *testing.T) {
 		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 30*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
+		eventually(t, 60*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
 		served := time.Since(began)
 		time.Sleep(time.Second)
 		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 30*time.Second, "the former leader to stand by", func() bool {
+		eventually(t, 60*time.Second, "the former leader to stand by", func() bool {
 			return page(frozen, "/role") == "standby" && status(frozen, "/readyz") == http.StatusOK
 		})
 		time.Sleep(6 * time.Second)
@@ -245,7 +245,7 @@ func TestFrozenLeader(t *testing.T) {
 			w.gap.Round(time.Millisecond))
 		items = append(items, w.acked...)
 		// The connection of a client that was idle meanwhile has ended, which it learns with its first call.
-		eventually(t, 30*time.Second, "the idle client to read", func() bool {
+		eventually(t, 60*time.Second, "the idle client to read", func() bool {
 			got, err := other.Get(items[0])
 			return err == nil && got.Same
 		})

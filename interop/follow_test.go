@@ -37,14 +37,14 @@ func TestSegmentFollowsLeader(t *testing.T) {
 		if err := masters[0].Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 30*time.Second, "the standby to lead", func() bool {
+		eventually(t, 60*time.Second, "the standby to lead", func() bool {
 			return strings.Contains(page(masters[1], "/health"), `"service_ready":true`)
 		})
-		eventually(t, 30*time.Second, "the daemon to be with the next leader", func() bool {
+		eventually(t, 60*time.Second, "the daemon to be with the next leader", func() bool {
 			return healthy(daemon) && strings.Contains(page(&Master{Admin: daemon.HTTP}, "/metrics/summary"), "Master: "+masters[1].RPC)
 		})
 		// A client that lost its leader tries the old address for 4.3 s before it looks at the new one.
-		eventually(t, 30*time.Second, "the client to read", func() bool {
+		eventually(t, 60*time.Second, "the client to read", func() bool {
 			got, err := store.Get(items[0])
 			return err == nil && got.Same
 		})

@@ -134,9 +134,9 @@ func TestGuardedEtcd(t *testing.T) {
 	if err := first.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the standby to lead", func() bool { return strings.Contains(page(second, "/health"), `"service_ready":true`) })
-	eventually(t, 30*time.Second, "the daemon to be with it", func() bool { return healthy(daemon) })
-	eventually(t, 30*time.Second, "the client to read", func() bool {
+	eventually(t, 60*time.Second, "the standby to lead", func() bool { return strings.Contains(page(second, "/health"), `"service_ready":true`) })
+	eventually(t, 60*time.Second, "the daemon to be with it", func() bool { return healthy(daemon) })
+	eventually(t, 60*time.Second, "the client to read", func() bool {
 		got, err := store.Get(items[0])
 		return err == nil && got.Same
 	})

@@ -125,13 +125,13 @@ func TestHistories(t *testing.T) {
 		if err := leader.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 30*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
+		eventually(t, 60*time.Second, "the other to lead", func() bool { return strings.Contains(page(next, "/health"), `"service_ready":true`) })
 		time.Sleep(5 * time.Second) // a wheel tries a dead address for 4.3 s
 		if sig == syscall.SIGSTOP {
 			if err := leader.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 30*time.Second, "the former leader to stand by", func() bool { return page(leader, "/role") == "standby" && status(leader, "/readyz") == http.StatusOK })
+			eventually(t, 60*time.Second, "the former leader to stand by", func() bool { return page(leader, "/role") == "standby" && status(leader, "/readyz") == http.StatusOK })
 		} else {
 			leader = join()
 		}

@@ -16,7 +16,7 @@ func restartMaster(t *testing.T, r *Rig, m *Master, o MasterOptions, sig syscall
 	if err := m.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.ExitCode(20 * time.Second); err != nil {
+	if _, err := m.ExitCode(60 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	o.RPCPort, o.AdminPort = portOf(t, m.RPC), portOf(t, m.Admin)

@@ -175,7 +175,7 @@ func (k *killing) check(f Flood, out Flooded, seen []Followed) {
 	for _, r := range k.readers {
 		// A connection may have ended, which a client learns with its next call.
 		tries := 0
-		eventually(t, 30*time.Second, "a reader to read", func() bool {
+		eventually(t, 60*time.Second, "a reader to read", func() bool {
 			if tries++; tries > 1 { // it shows of which release it is, see StartFollowing
 				if _, err := r.Put(Item{Key: key("shown/%s/%s/again/%d", r.Client.Release, f.Prefix, tries), Size: 5}, nil); err != nil {
 					t.Fatal(err)

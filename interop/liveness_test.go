@@ -77,7 +77,7 @@ func TestStalledOwner(t *testing.T) {
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
 			r := newRig(t)
-			m := startMaster(t, r, MasterOptions{ClientTTLSec: 2}) // suspected after 2 s, lost after 4 s
+			m := startMaster(t, r, MasterOptions{ClientTTLSec: 2, Flags: []string{"--client_suspicion_ttl_sec=6"}}) // suspected after 2 s, lost after 8 s
 			owner := startStore(t, r, release, StoreOptions{Master: m.RPC, SegmentBytes: 64 * mib})
 			reader := startStore(t, r, release, StoreOptions{Master: m.RPC})
 			items := itemsOf("kept/", 40, func(i int) int64 { return int64(1 + i*5000) })
@@ -87,11 +87,11 @@ func TestStalledOwner(t *testing.T) {
 			before := segments(t, m, 1)[0]
 			for _, stage := range []string{"suspected", "lost"} {
 				stall(t, owner.Client)
-				eventually(t, 20*time.Second, stage, func() bool { return metric(t, m, "mooncake_go_clients_"+stage) == 1 })
+				eventually(t, 60*time.Second, stage, func() bool { return metric(t, m, "mooncake_go_clients_"+stage) == 1 })
 				callWant(t, reader, 0, "is_exist", items[0].Key)
 				absent(t, reader, items[0].Key)
 				resume(t, owner.Client)
-				eventually(t, 5*time.Second, "the first object is back", func() bool { return goodReads(t, reader, items[:1]) == 1 })
+				eventually(t, 60*time.Second, "the first object is back", func() bool { return goodReads(t, reader, items[:1]) == 1 })
 				if good := goodReads(t, reader, items); good != len(items) {
 					t.Fatalf("%d of %d objects are back after %s", good, len(items), stage)
 				}

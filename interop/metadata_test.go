@@ -47,10 +47,12 @@ func nameOfDead(t *testing.T, r *Rig, m *Master, release Release) {
 		get(t, doomed, i)
 		doomed.Client.Kill()
 		if round == 0 {
-			eventually(t, 15*time.Second, "the silence is noticed", func() bool { return metric(t, m, "mooncake_go_clients_suspected") == 1 })
+			eventually(t, 60*time.Second, "the silence is noticed", func() bool {
+				return metric(t, m, "mooncake_go_clients_suspected")+metric(t, m, "mooncake_go_clients_lost") > 0
+			})
 			continue
 		}
-		eventually(t, 40*time.Second, "the descriptor is gone", func() bool { return metadataStatus(t, m, entry) == 404 })
+		eventually(t, 60*time.Second, "the descriptor is gone", func() bool { return metadataStatus(t, m, entry) == 404 })
 	}
 }
 

@@ -25,7 +25,7 @@ func leaves(t *testing.T, m *Master, s *Segment) {
 	if left, err := m.SegmentsDetail(); err != nil || len(left) != 0 {
 		t.Fatalf("segments after the daemon has left: %+v, %v", left, err)
 	}
-	if code, err := s.ExitCode(time.Second); !replaced("segment") && (err != nil || code != 0) {
+	if code, err := s.ExitCode(60 * time.Second); !replaced("segment") && (err != nil || code != 0) {
 		t.Fatalf("exit code %d, %v", code, err)
 	}
 }

@@ -47,7 +47,7 @@ func killTwo(t *testing.T, r *Rig, m *Master, slow *Store, release Release, roun
 		handle <- h
 	}()
 	var living string
-	eventually(t, 20*time.Second, "the slow bundle has begun", func() bool {
+	eventually(t, 60*time.Second, "the slow bundle has begun", func() bool {
 		for _, b := range bundles(t, m, "?state=STAGING") {
 			living = b.ID
 		}
@@ -67,7 +67,7 @@ func killTwo(t *testing.T, r *Rig, m *Master, slow *Store, release Release, roun
 			t.Log("the bundle was complete before its writer was killed")
 		}
 	})
-	eventually(t, 30*time.Second, "the large bundle is being written", func() bool { return metric(t, m, "master_allocated_bytes") > 16*mib })
+	eventually(t, 60*time.Second, "the large bundle is being written", func() bool { return metric(t, m, "master_allocated_bytes") > 16*mib })
 	time.Sleep(wait)
 	within.Client.Kill()
 	dying.Wait()
@@ -123,7 +123,7 @@ func TestStagingUnderFlood(t *testing.T) {
 			}
 			handle <- h
 		}()
-		eventually(t, 20*time.Second, "the bundle is being written", func() bool { return len(keysOf(t, c.master, "miles-object-store/")) >= 25 })
+		eventually(t, 60*time.Second, "the bundle is being written", func() bool { return len(keysOf(t, c.master, "miles-object-store/")) >= 25 })
 		flood := itemsOf("flood/", 150, func(int) int64 { return mib })
 		var bad []string
 		if err := c.consume.Do("write_many", map[string]any{"items": flood}, &bad); err != nil {

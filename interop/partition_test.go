@@ -135,7 +135,7 @@ func TestPartition(t *testing.T) {
 	for _, c := range out.Acked {
 		items = append(items, f.Item(c.Lane, c.Number))
 	}
-	eventually(t, 30*time.Second, "the idle client to read", func() bool {
+	eventually(t, 60*time.Second, "the idle client to read", func() bool {
 		got, err := reader.Get(items[0])
 		return err == nil && got.Same
 	})
@@ -147,11 +147,11 @@ func cutStandby(t *testing.T, m *island) {
 	t.Helper()
 	m.cut()
 	began := time.Now()
-	eventually(t, 20*time.Second, "a standby without etcd not to be ready", func() bool { return status(m.Master, "/readyz") == http.StatusServiceUnavailable })
+	eventually(t, 60*time.Second, "a standby without etcd not to be ready", func() bool { return status(m.Master, "/readyz") == http.StatusServiceUnavailable })
 	t.Logf("a standby without etcd is not ready after %v", time.Since(began).Round(time.Millisecond))
 	m.join()
 	began = time.Now()
-	eventually(t, 30*time.Second, "the standby to be ready again", func() bool { return status(m.Master, "/readyz") == http.StatusOK })
+	eventually(t, 60*time.Second, "the standby to be ready again", func() bool { return status(m.Master, "/readyz") == http.StatusOK })
 	t.Logf("it is ready again after %v", time.Since(began).Round(time.Millisecond))
 }
 
@@ -173,7 +173,7 @@ func cutLeader(t *testing.T, masters []*island, writer *Store, f Flood) {
 	}
 	leader.cut()
 	began := time.Now()
-	eventually(t, 30*time.Second, "another to lead", func() bool {
+	eventually(t, 60*time.Second, "another to lead", func() bool {
 		for _, m := range masters {
 			if m != leader && page(m.Master, "/role") == "leader" && status(m.Master, "/readyz") == http.StatusOK {
 				return true
@@ -193,7 +193,7 @@ func cutLeader(t *testing.T, masters []*island, writer *Store, f Flood) {
 		return now > acked+100 && time.Since(last) < time.Second
 	})
 	leader.join()
-	eventually(t, 30*time.Second, "the one that was cut off to stand by", func() bool {
+	eventually(t, 60*time.Second, "the one that was cut off to stand by", func() bool {
 		return page(leader.Master, "/role") == "standby" && status(leader.Master, "/readyz") == http.StatusOK
 	})
 }

@@ -48,7 +48,7 @@ func TestReadinessOfAStandby(t *testing.T) {
 	defer end()
 	goesOn := func(than uint64) {
 		t.Helper()
-		eventually(t, 30*time.Second, "the standby to read on", func() bool {
+		eventually(t, 60*time.Second, "the standby to read on", func() bool {
 			s := readinessOf(t, standby.Master)
 			return s.status == http.StatusOK && s.Ready && s.Role == "standby" && s.Applied > than
 		})
@@ -57,7 +57,7 @@ func TestReadinessOfAStandby(t *testing.T) {
 	var times figures
 	standby.cut()
 	began := time.Now()
-	eventually(t, 30*time.Second, "the standby not to be ready", func() bool {
+	eventually(t, 60*time.Second, "the standby not to be ready", func() bool {
 		s := readinessOf(t, standby.Master)
 		return s.status == http.StatusServiceUnavailable && !s.Ready
 	})
@@ -76,7 +76,7 @@ func TestReadinessOfAStandby(t *testing.T) {
 	standby.join()
 	goesOn(behind.Applied)
 	end()
-	eventually(t, 30*time.Second, "the standby to have what the leader has", func() bool {
+	eventually(t, 60*time.Second, "the standby to have what the leader has", func() bool {
 		a, b := readinessOf(t, leader), readinessOf(t, standby.Master)
 		return b.status == http.StatusOK && a.Applied == b.Applied && a.Applied == b.Newest && a.Objects == b.Objects && a.Objects > 0
 	})

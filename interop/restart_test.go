@@ -29,7 +29,7 @@ func TestDaemonRestart(t *testing.T) {
 			if err := daemon.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := daemon.ExitCode(10 * time.Second); err != nil {
+			if _, err := daemon.ExitCode(60 * time.Second); err != nil {
 				t.Fatal(err)
 			}
 			startSegment(t, r, m, 1, options)
@@ -37,7 +37,7 @@ func TestDaemonRestart(t *testing.T) {
 				t.Fatalf("the segment is %+v, it was %+v", after, before)
 			}
 			// A lane to the old process fails one request at most; a reader tries again.
-			eventually(t, 10*time.Second, "the first read after the restart", func() bool {
+			eventually(t, 60*time.Second, "the first read after the restart", func() bool {
 				got, err := s.Get(items[0])
 				return err == nil && got.Same
 			})

@@ -129,7 +129,7 @@ func TestOwnerDies(t *testing.T) {
 	put(t, reader, double, Config{"replica_num": 2})
 	doomed.Client.Kill()
 	segments(t, m, 1)
-	eventually(t, 10*time.Second, "the object on the lost segment is gone", func() bool {
+	eventually(t, 60*time.Second, "the object on the lost segment is gone", func() bool {
 		var found int
 		return reader.Call(&found, "is_exist", single.Key) == nil && found == 0
 	})
@@ -151,7 +151,7 @@ func TestFullPool(t *testing.T) {
 	put(t, s, half("soft"), Config{"soft_pin": true})
 	for n := range 110 {
 		i := half(key("filler/%d", n))
-		eventually(t, 10*time.Second, "room for "+string(i.Key), func() bool {
+		eventually(t, 60*time.Second, "room for "+string(i.Key), func() bool {
 			code, err := s.Put(i, nil)
 			return err == nil && code == codeOK
 		})
@@ -189,7 +189,7 @@ func fillWithPins(t *testing.T, s *Store) {
 		t.Fatalf("only %d pinned objects of 2 MiB fit into 32 MiB", fitted)
 	}
 	callWant(t, s, codeOK, "remove", "pin/0", true)
-	eventually(t, 10*time.Second, "room after a remove", func() bool {
+	eventually(t, 60*time.Second, "room after a remove", func() bool {
 		code, err := s.Put(Item{Key: "pin/again", Size: 2 * mib, Seed: 1}, Config{"with_hard_pin": true})
 		return err == nil && code == codeOK
 	})

@@ -46,7 +46,7 @@ func TestConnectionStorm(t *testing.T) {
 	if failed.Load() != 0 {
 		t.Errorf("%d of %d connections failed, first: %v", failed.Load(), total, first)
 	}
-	eventually(t, 15*time.Second, fmt.Sprintf("back to %d descriptors (+16)", before), func() bool {
+	eventually(t, 60*time.Second, fmt.Sprintf("back to %d descriptors (+16)", before), func() bool {
 		return descriptors(t, s.Pid()) <= before+16
 	})
 	get(t, st, i)
@@ -57,12 +57,12 @@ const opRead = 0
 
 // shortRead asks for an object over a new data connection and hangs up: some politely, some without reading the answer.
 func shortRead(addr string, address, size uint64, n int) error {
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", addr, 60*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		return err
 	}
 	if n%16 == 15 {
@@ -116,12 +116,12 @@ func dataPort(t *testing.T, endpoint string) string {
 
 // askDescriptor speaks the handshake: u64 length of what follows, u8 type (1 asks for the descriptor), JSON; both ways.
 func askDescriptor(endpoint string) ([]byte, error) {
-	conn, err := net.DialTimeout("tcp", endpoint, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", endpoint, 60*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		return nil, err
 	}
 	request := append(binary.LittleEndian.AppendUint64(nil, 3), 1, '{', '}')

@@ -19,12 +19,12 @@ func TestCopiesAndMoves(t *testing.T) {
 		copied := Item{Key: "copied", Size: 2*mib + 7, Seed: 1}
 		put(t, a, copied, Config{"preferred_segment": a.Hostname})
 		asks(t, b, "create_copy_task", []any{copied.Key, []string{b.Hostname}})
-		eventually(t, 30*time.Second, "a second copy", func() bool { return len(replicas(t, b, copied.Key)) == 2 })
+		eventually(t, 60*time.Second, "a second copy", func() bool { return len(replicas(t, b, copied.Key)) == 2 })
 		moved := Item{Key: "moved", Size: mib + 3, Seed: 2}
 		put(t, a, moved, Config{"preferred_segment": a.Hostname})
 		from := replicas(t, a, moved.Key)
 		asks(t, b, "create_move_task", []any{moved.Key, a.Hostname, b.Hostname})
-		eventually(t, 30*time.Second, "it is elsewhere", func() bool {
+		eventually(t, 60*time.Second, "it is elsewhere", func() bool {
 			at := replicas(t, b, moved.Key)
 			return len(at) == 1 && at[0].Endpoint != from[0].Endpoint
 		})

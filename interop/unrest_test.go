@@ -289,7 +289,7 @@ func (u *unrest) settle(actors []*actor) {
 			continue
 		}
 		i := Item{Key: k, Size: 10, Seed: int64(n)}
-		eventually(u.t, 30*time.Second, fmt.Sprintf("%q takes a value", k), func() bool {
+		eventually(u.t, 60*time.Second, fmt.Sprintf("%q takes a value", k), func() bool {
 			if code, err := s.Put(i, nil); err != nil || code != codeOK {
 				return false
 			}

@@ -33,7 +33,7 @@ func startHalfWritten(t *testing.T, m *Master, daemon *Segment, writer *Store, i
 		code, err := writer.Put(item, nil)
 		h.ended <- putResult{code, err}
 	}()
-	eventually(t, 20*time.Second, "the put has begun", func() bool {
+	eventually(t, 60*time.Second, "the put has begun", func() bool {
 		return metric(t, m, "master_allocated_bytes") >= before+float64(item.Size)
 	})
 	return h
@@ -75,7 +75,7 @@ func TestDeadWriter(t *testing.T) {
 		callWant(t, other, codeOK, "remove", again.Key, true)
 		callWant(t, other, codeOK, "remove", "hello", true)
 		wantMetric(t, m, "master_allocated_bytes", 0)
-		eventually(t, 20*time.Second, "the quarantine of the dead writer's range ends", func() bool {
+		eventually(t, 60*time.Second, "the quarantine of the dead writer's range ends", func() bool {
 			return metric(t, m, "mooncake_go_quarantined_bytes") == 0
 		})
 	})

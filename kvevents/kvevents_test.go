@@ -260,7 +260,7 @@ func TestBetweenEpochs(t *testing.T) {
 		}
 		return n
 	}
-	for end := time.Now().Add(30 * time.Second); subscribed() == 0; runtime.Gosched() {
+	for end := time.Now().Add(patience); subscribed() == 0; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("the subscription never came")
 		}

@@ -99,7 +99,8 @@ func TestSlowPatternHurtsItsAuthorOnly(t *testing.T) {
 			expect(t, "remove", other.remove("meanwhile", true), 0)
 		}
 	}
-	if calls < 10 {
+	// Whoever waited for the search would have one round, and see its end in the next. How many more there are is a matter of speed.
+	if calls < 3 {
 		t.Errorf("only %d rounds of another client during the search", calls)
 	}
 	removed := invoke(p, &wire.RemoveByRegex, &wire.RemoveByRegexRequest{Regex: slowPattern, Force: true})

@@ -42,7 +42,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 			if _, err := io.WriteString(c, request); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.Copy(io.Discard, c); err != nil {

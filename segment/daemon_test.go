@@ -64,7 +64,7 @@ func (r *running) end(t *testing.T, cause error) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the daemon does not end")
 	}
 }
@@ -194,7 +194,7 @@ func TestDaemonOutlivesItsMaster(t *testing.T) {
 	m.wait(t, "ReMountSegment")
 	m.restart(t, func() {
 		m.forget()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
 			status, body := d.get(t, "/health")
 			if status == 503 && strings.Contains(body, "master_unreachable") {

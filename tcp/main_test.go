@@ -94,7 +94,7 @@ func (h *holder) dial(t testing.TB) net.Conn {
 }
 
 // testPatience ends a test that would otherwise hang. No test waits for it to pass.
-const testPatience = 30 * time.Second
+const testPatience = 2 * time.Minute
 
 // bothIO runs a test with either way to move bytes; lowat and buffer as in production.
 func bothIO(t *testing.T, test func(t *testing.T, o Options)) {

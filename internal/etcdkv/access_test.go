@@ -56,7 +56,7 @@ func TestGuarded(t *testing.T) {
 	if err := c.Prove(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	seen, ended := make(chan string, 100), make(chan struct{})
 	following, stop := context.WithCancel(ctx)

@@ -98,7 +98,7 @@ func TestLeases(t *testing.T) {
 func TestWatch(t *testing.T) {
 	fake := startFake(t)
 	c := openCluster(t, fake.Address())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := c.Txn(ctx, nil, []Op{Put("w/1", []byte("a"), 0)}, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestFrozenMember(t *testing.T) {
 	fake := startFake(t)
 	c := openCluster(t, silent.Addr().String(), fake.Address())
 	c.call, c.hedge = time.Minute, 50*time.Millisecond // waiting for the first would take longer than the test may
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := c.Txn(ctx, nil, []Op{Put("k", nil, 0)}, nil); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestSlowMembers(t *testing.T) {
 	fake := startFake(t)
 	c := openCluster(t, append(endpoints, fake.Address())...)
 	c.call, c.hedge = time.Minute, 20*time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if out, err := c.Txn(ctx, []Condition{{Key: "k"}}, []Op{Put("k", nil, 0)}, nil); err != nil || !out.Done {
 		t.Fatal(out, err)
