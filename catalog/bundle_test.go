@@ -242,3 +242,57 @@ func TestRecentBundles(t *testing.T) {
 		}
 	}
 }
+
+// TestMissMembers marks a bundle as damaged once its manifest is known to name what is not there, for good, and only as long as
+// it is about the same manifest.
+func TestMissMembers(t *testing.T) {
+	c := newTest(t, testConfig())
+	if err := c.MountSegment(1, alice, segmentNo(1, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	copyOf := func(id string) uint64 {
+		t.Helper()
+		_, members, ok := c.Bundle(2, id)
+		for _, m := range members {
+			if ok && m.Part == bundle.Manifest {
+				return m.Replicas[0].ID
+			}
+		}
+		t.Fatalf("no manifest of %s", id)
+		return 0
+	}
+	storeBundle(t, c, 1, bundleNo(1), 2, "g")
+	storeBundle(t, c, 1, bundleNo(2), 2, "")
+	first, second := copyOf(bundleNo(1)), copyOf(bundleNo(2))
+	for _, call := range []struct {
+		id      string
+		copy    uint64
+		missing int
+		want    bool
+	}{
+		{bundleNo(9), first, 1, false},
+		{bundleNo(1), second, 1, false},
+		{bundleNo(1), first, 0, false},
+		{bundleNo(1), first, 3, true},
+		{bundleNo(1), first, 3, false}, // it is known
+	} {
+		if got := c.MissMembers(2, call.id, call.copy, call.missing); got != call.want {
+			t.Errorf("%+v: %t", call, got)
+		}
+	}
+	if info, _, _ := c.Bundle(2, bundleNo(1)); info.State != BundleDamaged || info.LostKeys != 3 || info.Keys != 4 {
+		t.Errorf("%+v", info)
+	}
+	if info, _, _ := c.Bundle(2, bundleNo(2)); info.State != BundlePublished {
+		t.Errorf("%+v", info)
+	}
+	if _, err := c.ReclaimBundle(3, bundleNo(2)); err != nil {
+		t.Fatal(err)
+	}
+	if c.MissMembers(4, bundleNo(2), second, 1) {
+		t.Error("a bundle that is gone was found damaged")
+	}
+	if info, err := c.ReclaimBundle(5, bundleNo(1)); err != nil || info.AllocatedBytes != 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}

@@ -34,7 +34,7 @@ const (
 	// ChangeHold puts the free range Replicas[0] into quarantine until Until, for the write that Client began at Time if
 	// there is one. Snapshots have it, and leaders who close the windows of the one before.
 	ChangeHold
-	// ChangeBundle says what the members of the bundle Key do not tell of it. Only snapshots have it.
+	// ChangeBundle says what the members of the bundle Key do not tell of it: in snapshots, and when some are found missing.
 	ChangeBundle
 	// ChangeWindow opens the windows Replicas instead of those with the same ids on the same segments; an empty one closes. In
 	// a window ranges are given to writers before the log has them.

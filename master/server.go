@@ -166,6 +166,7 @@ func (s *Server) serve(ctx context.Context, ports []callPort, more func(ctx cont
 	group.Go(func() error { return s.service.suspicion.answerAll(ctx) })
 	group.Go(func() error { return s.service.history.watch(ctx) })
 	group.Go(func() error { return s.service.tellWatchers(ctx) })
+	group.Go(func() error { return s.service.verifyManifests(ctx) })
 	if s.service.events.publisher != nil {
 		group.Go(func() error { return s.service.publish(ctx) })
 	}
@@ -261,6 +262,7 @@ func (s *Server) sweep(ctx context.Context) error {
 		s.service.bundleTimes.note(&swept.Bundles)
 		bundles.tell(now, &swept.Bundles)
 		s.page.events.heed(&swept)
+		s.service.verifyLater(swept.Bundles.Published)
 		stats := s.service.cat.Stats()
 		refused.tell(now, &stats)
 		if s.metadata != nil {
@@ -345,11 +347,13 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
 		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg), healer: newHealer(&cfg),
+		verifier: verifier{queue: make(chan string, limits.VerifyQueue)},
 	}
 }
 
 // ready binds the calls, once there is a catalog.
 func (s *Service) ready() error {
+	s.tasks.added = s.attached.nudge
 	s.suspicion = newSuspicion(s.cat, s.clock, s.log)
 	s.suspicion.pinged = s.families.lastPing
 	s.suspicion.from = s.families.addressOf

@@ -39,6 +39,8 @@ type Service struct {
 	tenants   tenants
 	events    events
 	watchers  watchers
+	attached  attached
+	verifier  verifier
 
 	bundleTimes bundleTimes
 	table       [wire.NumCalls]boundCall

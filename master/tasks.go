@@ -36,6 +36,8 @@ type taskBook struct {
 	pendingMs, processingMs                int64 // 0 is for ever
 	retries                                uint32
 
+	added func(client wire.UUID) // called after a task was made; nil tells nobody
+
 	mu         sync.Mutex
 	byID       map[wire.UUID]*task
 	pending    map[wire.UUID][]*task // by client, oldest first
@@ -57,6 +59,14 @@ func newTaskID() wire.UUID { return wire.UUID{Hi: rand.Uint64() | 1<<63, Lo: ran
 
 // add makes a task; false when there are too many.
 func (b *taskBook) add(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string) (wire.UUID, bool) {
+	id, ok := b.enter(now, kind, client, payload)
+	if ok && b.added != nil {
+		b.added(client)
+	}
+	return id, ok
+}
+
+func (b *taskBook) enter(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string) (wire.UUID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiting >= b.maxPending {

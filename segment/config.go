@@ -76,6 +76,8 @@ type Config struct {
 	// PingEvery is the time between two pings, FetchEvery between two looks for tasks. A master drops a client that
 	// has not pinged for ten seconds.
 	PingEvery, FetchEvery time.Duration
+	// MasterGRPCPort is where a master may offer a stream of hints; negative asks for none. The host is that of the master.
+	MasterGRPCPort int
 	// TaskWorkers is how many copy tasks run at once.
 	TaskWorkers int
 	// LeaveTimeout bounds what leaving may take when nobody answers.
@@ -107,6 +109,7 @@ func DefaultConfig() Config {
 		PingEvery:      time.Second,
 		FetchEvery:     time.Second,
 		TaskWorkers:    limits.SegmentTaskWorkers,
+		MasterGRPCPort: 50054,
 		LeaveTimeout:   limits.SegmentLeaveMs * time.Millisecond,
 		procRoot:       "/proc",
 		fsRoot:         "/",
@@ -264,6 +267,8 @@ func (c *Config) validateValues() error {
 		return errors.New("--shm_dir is empty")
 	case c.TaskWorkers < 1 || c.TaskWorkers > limits.SegmentTaskWorkersMax:
 		return fmt.Errorf("--task_workers=%d: want 1 to %d", c.TaskWorkers, limits.SegmentTaskWorkersMax)
+	case c.MasterGRPCPort < -1 || c.MasterGRPCPort > 65535 || c.MasterGRPCPort == 0:
+		return fmt.Errorf("--master_grpc_port=%d: want 1 to 65535, or -1 for no stream", c.MasterGRPCPort)
 	case c.PingEvery <= 0 || c.FetchEvery <= 0 || c.LeaveTimeout <= 0:
 		return errors.New("an interval is not positive")
 	}
@@ -347,6 +352,7 @@ func (c *Config) String() string {
 	add("prefault", c.Prefault)
 	add("fresh", c.Fresh)
 	add("task_workers", c.TaskWorkers)
+	add("master_grpc_port", c.MasterGRPCPort)
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}

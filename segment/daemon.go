@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +50,8 @@ type Daemon struct {
 
 	remountWanted chan struct{}
 	taskQueue     chan wire.TaskAssignment
+	tasksWait     chan struct{} // has one when the master says so
+	attachments   atomic.Uint64 // streams that a master has welcomed
 	health        health
 	count         counters
 	times         callTimes
@@ -67,6 +70,7 @@ func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
 		cfg: cfg, log: log,
 		remountWanted: make(chan struct{}, 1),
 		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
+		tasksWait:     make(chan struct{}, 1),
 	}
 	if err := d.AllowPeers(cfg.PeerAllowFrom); err != nil {
 		return nil, err
@@ -273,6 +277,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	act(d.keepMounted)
 	act(d.remountWhenAsked)
 	act(d.fetchTasks)
+	act(d.stayAttached)
 	if d.rails != nil {
 		act(d.followRails)
 	}

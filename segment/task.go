@@ -25,6 +25,7 @@ func (d *Daemon) fetchTasks(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-d.tasksWait:
 		}
 	}
 }

@@ -36,7 +36,7 @@ type options struct {
 
 	sizeText, rcvLowatText, sndBufText string
 	tePort, dataPort, httpPort         int32
-	taskWorkers                        int32
+	taskWorkers, masterGRPCPort        int32
 	enableHTTP                         bool
 	checkConfig                        bool
 	logLevel, configPath               string
@@ -85,6 +85,7 @@ func newOptions(programName string) *options {
 	f.StringVar(&c.HugePages, "hugepages", c.HugePages, "madvise or off")
 	f.BoolVar(&c.Prefault, "prefault", false, "have the kernel find all memory before the segment is announced")
 	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
+	f.Int32Var(&o.masterGRPCPort, "master_grpc_port", int32(c.MasterGRPCPort), "gRPC port of the master, on its host: tasks come at once where it offers a stream; -1 asks for none")
 	f.Int32Var(&o.taskWorkers, "task_workers", int32(c.TaskWorkers), "copy tasks carried out at once")
 	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file as JSON, once they are open")
 	f.BoolVar(&o.enableHTTP, "enable_http_server", !o.asClient, "serve /health and /metrics on --http_port")
@@ -159,7 +160,7 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 	if c.Data.SndbufBytes, err = socketBytes("--data_sndbuf", o.sndBufText); err != nil {
 		return nil, nil, err
 	}
-	c.TEPort, c.DataPort, c.TaskWorkers = int(o.tePort), int(o.dataPort), int(o.taskWorkers)
+	c.TEPort, c.DataPort, c.TaskWorkers, c.MasterGRPCPort = int(o.tePort), int(o.dataPort), int(o.taskWorkers), int(o.masterGRPCPort)
 	c.HTTPPort = int(o.httpPort)
 	if !o.enableHTTP {
 		c.HTTPPort = -1

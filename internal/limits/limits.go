@@ -1240,4 +1240,22 @@ const (
 	// HealFullShare is the used share of a segment, with the copy, from which on it gets none: what is full evicts, and would
 	// lose other objects for it.
 	HealFullShare = 0.88
+// The stream between a master and a daemon that gave a segment, and what is asked for on it.
+const (
+	// AttachHelloMs is how long a stream may take to say who it is.
+	AttachHelloMs = 10_000
+	// AttachReads bounds the reads that one daemon is asked for at a time: they are manifests, one a bundle.
+	AttachReads = 16
+	// AttachReadBytes bounds what is asked for at once: manifests of some four thousand members.
+	AttachReadBytes = 1 << 20
+	// AttachReadMs is how long a daemon may take over it.
+	AttachReadMs = 5000
+	// AttachRetryMs is the pause before a daemon attaches again, AttachAbsentMs where the master has no such stream: a published
+	// one never will.
+	AttachRetryMs  = 1000
+	AttachAbsentMs = 60_000
+	// AttachPingMs is how often a quiet stream is probed; the master refuses to be asked more often than every GRPCPingMinMs.
+	AttachPingMs = 30_000
+	// VerifyQueue bounds the published bundles that wait for a look at their manifests; beyond, they are not looked at.
+	VerifyQueue = 1024
 )

@@ -23,6 +23,445 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AttachRequest is what a daemon says.
+type AttachRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these.
+	//
+	// Types that are valid to be assigned to What:
+	//
+	//	*AttachRequest_Hello
+	//	*AttachRequest_Read
+	What          isAttachRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *AttachRequest) GetWhat() isAttachRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetHello() *Hello {
+	if x != nil {
+		if x, ok := x.What.(*AttachRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetRead() *ReadReply {
+	if x != nil {
+		if x, ok := x.What.(*AttachRequest_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+type isAttachRequest_What interface {
+	isAttachRequest_What()
+}
+
+type AttachRequest_Hello struct {
+	// Who it is; the first message, and only that.
+	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type AttachRequest_Read struct {
+	// The bytes that were asked for.
+	Read *ReadReply `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
+}
+
+func (*AttachRequest_Hello) isAttachRequest_What() {}
+
+func (*AttachRequest_Read) isAttachRequest_What() {}
+
+// Hello names a daemon.
+type Hello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client that mounted its segments.
+	Client        *Uuid `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hello) Reset() {
+	*x = Hello{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hello) ProtoMessage() {}
+
+func (x *Hello) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
+func (*Hello) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Hello) GetClient() *Uuid {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+// ReadReply answers one ReadRequest.
+type ReadReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the request.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The bytes; fewer than asked for mean a failure.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Why there are none; empty for success.
+	Failure       string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadReply) Reset() {
+	*x = ReadReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadReply) ProtoMessage() {}
+
+func (x *ReadReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
+func (*ReadReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReadReply) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReadReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadReply) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+// AttachReply is what a master says.
+type AttachReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these.
+	//
+	// Types that are valid to be assigned to What:
+	//
+	//	*AttachReply_Welcome
+	//	*AttachReply_TasksWait
+	//	*AttachReply_Read
+	What          isAttachReply_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachReply) Reset() {
+	*x = AttachReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachReply) ProtoMessage() {}
+
+func (x *AttachReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachReply.ProtoReflect.Descriptor instead.
+func (*AttachReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AttachReply) GetWhat() isAttachReply_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *AttachReply) GetWelcome() *Welcome {
+	if x != nil {
+		if x, ok := x.What.(*AttachReply_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *AttachReply) GetTasksWait() *TasksWait {
+	if x != nil {
+		if x, ok := x.What.(*AttachReply_TasksWait); ok {
+			return x.TasksWait
+		}
+	}
+	return nil
+}
+
+func (x *AttachReply) GetRead() *ReadRequest {
+	if x != nil {
+		if x, ok := x.What.(*AttachReply_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+type isAttachReply_What interface {
+	isAttachReply_What()
+}
+
+type AttachReply_Welcome struct {
+	// The hello is accepted.
+	Welcome *Welcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
+}
+
+type AttachReply_TasksWait struct {
+	// There are tasks: they are fetched by a call of the other wire.
+	TasksWait *TasksWait `protobuf:"bytes,2,opt,name=tasks_wait,json=tasksWait,proto3,oneof"`
+}
+
+type AttachReply_Read struct {
+	// Bytes are asked for.
+	Read *ReadRequest `protobuf:"bytes,3,opt,name=read,proto3,oneof"`
+}
+
+func (*AttachReply_Welcome) isAttachReply_What() {}
+
+func (*AttachReply_TasksWait) isAttachReply_What() {}
+
+func (*AttachReply_Read) isAttachReply_What() {}
+
+// Welcome says that the stream is in use.
+type Welcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Welcome) Reset() {
+	*x = Welcome{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Welcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Welcome) ProtoMessage() {}
+
+func (x *Welcome) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
+func (*Welcome) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{4}
+}
+
+// TasksWait says that there is something to fetch.
+type TasksWait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TasksWait) Reset() {
+	*x = TasksWait{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TasksWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TasksWait) ProtoMessage() {}
+
+func (x *TasksWait) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TasksWait.ProtoReflect.Descriptor instead.
+func (*TasksWait) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{5}
+}
+
+// ReadRequest asks for a range of a segment's memory.
+type ReadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the answer.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The first address, as in placements.
+	Address uint64 `protobuf:"varint,2,opt,name=address,proto3" json:"address,omitempty"`
+	// At most 1 MiB.
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRequest) Reset() {
+	*x = ReadRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRequest) ProtoMessage() {}
+
+func (x *ReadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
+func (*ReadRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReadRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetAddress() uint64 {
+	if x != nil {
+		return x.Address
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // ListSegmentsRequest asks for nothing in particular.
 type ListSegmentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +471,7 @@ type ListSegmentsRequest struct {
 
 func (x *ListSegmentsRequest) Reset() {
 	*x = ListSegmentsRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[0]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +483,7 @@ func (x *ListSegmentsRequest) String() string {
 func (*ListSegmentsRequest) ProtoMessage() {}
 
 func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[0]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +496,7 @@ func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsRequest.ProtoReflect.Descriptor instead.
 func (*ListSegmentsRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{0}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{7}
 }
 
 // ListSegmentsReply has the segments.
@@ -71,7 +510,7 @@ type ListSegmentsReply struct {
 
 func (x *ListSegmentsReply) Reset() {
 	*x = ListSegmentsReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[1]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -83,7 +522,7 @@ func (x *ListSegmentsReply) String() string {
 func (*ListSegmentsReply) ProtoMessage() {}
 
 func (x *ListSegmentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[1]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -96,7 +535,7 @@ func (x *ListSegmentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsReply.ProtoReflect.Descriptor instead.
 func (*ListSegmentsReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{1}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSegmentsReply) GetSegments() []*Segment {
@@ -141,7 +580,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[2]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -153,7 +592,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[2]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -166,7 +605,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{2}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Segment) GetId() *Uuid {
@@ -275,7 +714,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[3]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +726,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[3]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +739,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{3}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainRequest) GetSegments() []string {
@@ -335,7 +774,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[4]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +786,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[4]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +799,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{4}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrainReply) GetId() *Uuid {
@@ -379,7 +818,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[5]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +830,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[5]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +843,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{5}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{12}
 }
 
 // ListDrainsReply has the jobs.
@@ -418,7 +857,7 @@ type ListDrainsReply struct {
 
 func (x *ListDrainsReply) Reset() {
 	*x = ListDrainsReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[6]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +869,7 @@ func (x *ListDrainsReply) String() string {
 func (*ListDrainsReply) ProtoMessage() {}
 
 func (x *ListDrainsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[6]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +882,7 @@ func (x *ListDrainsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsReply.ProtoReflect.Descriptor instead.
 func (*ListDrainsReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{6}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListDrainsReply) GetJobs() []*DrainJob {
@@ -484,7 +923,7 @@ type DrainJob struct {
 
 func (x *DrainJob) Reset() {
 	*x = DrainJob{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +935,7 @@ func (x *DrainJob) String() string {
 func (*DrainJob) ProtoMessage() {}
 
 func (x *DrainJob) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +948,7 @@ func (x *DrainJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainJob.ProtoReflect.Descriptor instead.
 func (*DrainJob) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{7}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainJob) GetId() *Uuid {
@@ -600,7 +1039,7 @@ type CancelDrainRequest struct {
 
 func (x *CancelDrainRequest) Reset() {
 	*x = CancelDrainRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +1051,7 @@ func (x *CancelDrainRequest) String() string {
 func (*CancelDrainRequest) ProtoMessage() {}
 
 func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +1064,7 @@ func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainRequest.ProtoReflect.Descriptor instead.
 func (*CancelDrainRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{8}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelDrainRequest) GetId() *Uuid {
@@ -644,7 +1083,7 @@ type CancelDrainReply struct {
 
 func (x *CancelDrainReply) Reset() {
 	*x = CancelDrainReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +1095,7 @@ func (x *CancelDrainReply) String() string {
 func (*CancelDrainReply) ProtoMessage() {}
 
 func (x *CancelDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,14 +1108,36 @@ func (x *CancelDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainReply.ProtoReflect.Descriptor instead.
 func (*CancelDrainReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{9}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{16}
 }
 
 var File_mooncake_v1_segments_proto protoreflect.FileDescriptor
 
 const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"\n" +
-	"\x1amooncake/v1/segments.proto\x12\vmooncake.v1\x1a\x17mooncake/v1/types.proto\"\x15\n" +
+	"\x1amooncake/v1/segments.proto\x12\vmooncake.v1\x1a\x17mooncake/v1/types.proto\"q\n" +
+	"\rAttachRequest\x12*\n" +
+	"\x05hello\x18\x01 \x01(\v2\x12.mooncake.v1.HelloH\x00R\x05hello\x12,\n" +
+	"\x04read\x18\x02 \x01(\v2\x16.mooncake.v1.ReadReplyH\x00R\x04readB\x06\n" +
+	"\x04what\"2\n" +
+	"\x05Hello\x12)\n" +
+	"\x06client\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x06client\"Q\n" +
+	"\tReadReply\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\"\xb0\x01\n" +
+	"\vAttachReply\x120\n" +
+	"\awelcome\x18\x01 \x01(\v2\x14.mooncake.v1.WelcomeH\x00R\awelcome\x127\n" +
+	"\n" +
+	"tasks_wait\x18\x02 \x01(\v2\x16.mooncake.v1.TasksWaitH\x00R\ttasksWait\x12.\n" +
+	"\x04read\x18\x03 \x01(\v2\x18.mooncake.v1.ReadRequestH\x00R\x04readB\x06\n" +
+	"\x04what\"\t\n" +
+	"\aWelcome\"\v\n" +
+	"\tTasksWait\"S\n" +
+	"\vReadRequest\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\x04R\aaddress\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"\x15\n" +
 	"\x13ListSegmentsRequest\"E\n" +
 	"\x11ListSegmentsReply\x120\n" +
 	"\bsegments\x18\x01 \x03(\v2\x14.mooncake.v1.SegmentR\bsegments\"\xe8\x02\n" +
@@ -723,13 +1184,14 @@ const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"updated_ms\x18\v \x01(\x03R\tupdatedMs\"7\n" +
 	"\x12CancelDrainRequest\x12!\n" +
 	"\x02id\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x02id\"\x12\n" +
-	"\x10CancelDrainReply2\xac\x02\n" +
+	"\x10CancelDrainReply2\xf0\x02\n" +
 	"\bSegments\x12H\n" +
 	"\x04List\x12 .mooncake.v1.ListSegmentsRequest\x1a\x1e.mooncake.v1.ListSegmentsReply\x12;\n" +
 	"\x05Drain\x12\x19.mooncake.v1.DrainRequest\x1a\x17.mooncake.v1.DrainReply\x12J\n" +
 	"\n" +
 	"ListDrains\x12\x1e.mooncake.v1.ListDrainsRequest\x1a\x1c.mooncake.v1.ListDrainsReply\x12M\n" +
-	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
+	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReply\x12B\n" +
+	"\x06Attach\x12\x1a.mooncake.v1.AttachRequest\x1a\x18.mooncake.v1.AttachReply(\x010\x01B%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
 var (
 	file_mooncake_v1_segments_proto_rawDescOnce sync.Once
@@ -743,41 +1205,56 @@ func file_mooncake_v1_segments_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_segments_proto_rawDescData
 }
 
-var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_mooncake_v1_segments_proto_goTypes = []any{
-	(*ListSegmentsRequest)(nil), // 0: mooncake.v1.ListSegmentsRequest
-	(*ListSegmentsReply)(nil),   // 1: mooncake.v1.ListSegmentsReply
-	(*Segment)(nil),             // 2: mooncake.v1.Segment
-	(*DrainRequest)(nil),        // 3: mooncake.v1.DrainRequest
-	(*DrainReply)(nil),          // 4: mooncake.v1.DrainReply
-	(*ListDrainsRequest)(nil),   // 5: mooncake.v1.ListDrainsRequest
-	(*ListDrainsReply)(nil),     // 6: mooncake.v1.ListDrainsReply
-	(*DrainJob)(nil),            // 7: mooncake.v1.DrainJob
-	(*CancelDrainRequest)(nil),  // 8: mooncake.v1.CancelDrainRequest
-	(*CancelDrainReply)(nil),    // 9: mooncake.v1.CancelDrainReply
-	(*Uuid)(nil),                // 10: mooncake.v1.Uuid
+	(*AttachRequest)(nil),       // 0: mooncake.v1.AttachRequest
+	(*Hello)(nil),               // 1: mooncake.v1.Hello
+	(*ReadReply)(nil),           // 2: mooncake.v1.ReadReply
+	(*AttachReply)(nil),         // 3: mooncake.v1.AttachReply
+	(*Welcome)(nil),             // 4: mooncake.v1.Welcome
+	(*TasksWait)(nil),           // 5: mooncake.v1.TasksWait
+	(*ReadRequest)(nil),         // 6: mooncake.v1.ReadRequest
+	(*ListSegmentsRequest)(nil), // 7: mooncake.v1.ListSegmentsRequest
+	(*ListSegmentsReply)(nil),   // 8: mooncake.v1.ListSegmentsReply
+	(*Segment)(nil),             // 9: mooncake.v1.Segment
+	(*DrainRequest)(nil),        // 10: mooncake.v1.DrainRequest
+	(*DrainReply)(nil),          // 11: mooncake.v1.DrainReply
+	(*ListDrainsRequest)(nil),   // 12: mooncake.v1.ListDrainsRequest
+	(*ListDrainsReply)(nil),     // 13: mooncake.v1.ListDrainsReply
+	(*DrainJob)(nil),            // 14: mooncake.v1.DrainJob
+	(*CancelDrainRequest)(nil),  // 15: mooncake.v1.CancelDrainRequest
+	(*CancelDrainReply)(nil),    // 16: mooncake.v1.CancelDrainReply
+	(*Uuid)(nil),                // 17: mooncake.v1.Uuid
 }
 var file_mooncake_v1_segments_proto_depIdxs = []int32{
-	2,  // 0: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
-	10, // 1: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
-	10, // 2: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
-	10, // 3: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
-	7,  // 4: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
-	10, // 5: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
-	10, // 6: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
-	0,  // 7: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
-	3,  // 8: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
-	5,  // 9: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
-	8,  // 10: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
-	1,  // 11: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
-	4,  // 12: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
-	6,  // 13: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
-	9,  // 14: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	1,  // 0: mooncake.v1.AttachRequest.hello:type_name -> mooncake.v1.Hello
+	2,  // 1: mooncake.v1.AttachRequest.read:type_name -> mooncake.v1.ReadReply
+	17, // 2: mooncake.v1.Hello.client:type_name -> mooncake.v1.Uuid
+	4,  // 3: mooncake.v1.AttachReply.welcome:type_name -> mooncake.v1.Welcome
+	5,  // 4: mooncake.v1.AttachReply.tasks_wait:type_name -> mooncake.v1.TasksWait
+	6,  // 5: mooncake.v1.AttachReply.read:type_name -> mooncake.v1.ReadRequest
+	9,  // 6: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
+	17, // 7: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
+	17, // 8: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
+	17, // 9: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
+	14, // 10: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
+	17, // 11: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
+	17, // 12: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
+	7,  // 13: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
+	10, // 14: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
+	12, // 15: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
+	15, // 16: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
+	0,  // 17: mooncake.v1.Segments.Attach:input_type -> mooncake.v1.AttachRequest
+	8,  // 18: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
+	11, // 19: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
+	13, // 20: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
+	16, // 21: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
+	3,  // 22: mooncake.v1.Segments.Attach:output_type -> mooncake.v1.AttachReply
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_mooncake_v1_segments_proto_init() }
@@ -786,13 +1263,22 @@ func file_mooncake_v1_segments_proto_init() {
 		return
 	}
 	file_mooncake_v1_types_proto_init()
+	file_mooncake_v1_segments_proto_msgTypes[0].OneofWrappers = []any{
+		(*AttachRequest_Hello)(nil),
+		(*AttachRequest_Read)(nil),
+	}
+	file_mooncake_v1_segments_proto_msgTypes[3].OneofWrappers = []any{
+		(*AttachReply_Welcome)(nil),
+		(*AttachReply_TasksWait)(nil),
+		(*AttachReply_Read)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_segments_proto_rawDesc), len(file_mooncake_v1_segments_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	Segments_Drain_FullMethodName       = "/mooncake.v1.Segments/Drain"
 	Segments_ListDrains_FullMethodName  = "/mooncake.v1.Segments/ListDrains"
 	Segments_CancelDrain_FullMethodName = "/mooncake.v1.Segments/CancelDrain"
+	Segments_Attach_FullMethodName      = "/mooncake.v1.Segments/Attach"
 )
 
 // SegmentsClient is the client API for Segments service.
@@ -41,6 +42,10 @@ type SegmentsClient interface {
 	ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(ctx context.Context, in *CancelDrainRequest, opts ...grpc.CallOption) (*CancelDrainReply, error)
+	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
+	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
+	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
+	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachReply], error)
 }
 
 type segmentsClient struct {
@@ -91,6 +96,19 @@ func (c *segmentsClient) CancelDrain(ctx context.Context, in *CancelDrainRequest
 	return out, nil
 }
 
+func (c *segmentsClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Segments_ServiceDesc.Streams[0], Segments_Attach_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachRequest, AttachReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Segments_AttachClient = grpc.BidiStreamingClient[AttachRequest, AttachReply]
+
 // SegmentsServer is the server API for Segments service.
 // All implementations must embed UnimplementedSegmentsServer
 // for forward compatibility.
@@ -105,6 +123,10 @@ type SegmentsServer interface {
 	ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error)
+	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
+	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
+	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
+	Attach(grpc.BidiStreamingServer[AttachRequest, AttachReply]) error
 	mustEmbedUnimplementedSegmentsServer()
 }
 
@@ -126,6 +148,9 @@ func (UnimplementedSegmentsServer) ListDrains(context.Context, *ListDrainsReques
 }
 func (UnimplementedSegmentsServer) CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelDrain not implemented")
+}
+func (UnimplementedSegmentsServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachReply]) error {
+	return status.Error(codes.Unimplemented, "method Attach not implemented")
 }
 func (UnimplementedSegmentsServer) mustEmbedUnimplementedSegmentsServer() {}
 func (UnimplementedSegmentsServer) testEmbeddedByValue()                  {}
@@ -220,6 +245,13 @@ func _Segments_CancelDrain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Segments_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SegmentsServer).Attach(&grpc.GenericServerStream[AttachRequest, AttachReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Segments_AttachServer = grpc.BidiStreamingServer[AttachRequest, AttachReply]
+
 // Segments_ServiceDesc is the grpc.ServiceDesc for Segments service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -244,6 +276,13 @@ var Segments_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Segments_CancelDrain_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Attach",
+			Handler:       _Segments_Attach_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "mooncake/v1/segments.proto",
 }
