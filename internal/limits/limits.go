@@ -1240,6 +1240,8 @@ const (
 	// HealFullShare is the used share of a segment, with the copy, from which on it gets none: what is full evicts, and would
 	// lose other objects for it.
 	HealFullShare = 0.88
+)
+
 // The stream between a master and a daemon that gave a segment, and what is asked for on it.
 const (
 	// AttachHelloMs is how long a stream may take to say who it is.
