@@ -109,12 +109,12 @@ func TestLeaseWhileServingIsPrepared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Second) // of the bubble
+		<-time.After(20 * time.Second) // of the bubble
 		if view, _ := m.View(); !term.Leads() || view.Created != term.Created() {
 			t.Errorf("after 20 s of preparation: leads %v, view %+v", term.Leads(), view)
 		}
 		m.Ended(term)
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		if _, there := etcd.Read(m.shelf.keys.leader); there {
 			t.Error("the key outlives the term")
 		}
@@ -139,7 +139,7 @@ func TestLeaseWhileCatchingUp(t *testing.T) {
 		}
 		first := l.sent
 		if err := m.holding(ctx, &l, func() error {
-			time.Sleep(20 * time.Second) // of the bubble
+			<-time.After(20 * time.Second) // of the bubble
 			return nil
 		}); err != nil {
 			t.Fatal(err)
