@@ -1169,3 +1169,13 @@ const (
 	// ClientTimeoutMs is the deadline of a caller that sets none.
 	ClientTimeoutMs = 60_000
 )
+
+// Saving a snapshot over gRPC, and handing the lead over on request.
+const (
+	// SnapshotPieceBytes is how much of a saved snapshot one message carries: far below what a message may have, so that a slow
+	// reader holds up little.
+	SnapshotPieceBytes = 256 << 10
+	// TransferMs bounds how long a request to hand over waits until another leads: what a successor is waited for, twice, since
+	// calls that are being answered end first.
+	TransferMs = 30_000
+)
