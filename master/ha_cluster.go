@@ -36,8 +36,8 @@ type cluster struct {
 	service  *Service
 	metadata *MetadataServer
 	yield    context.CancelCauseFunc // asks the term to end; nil while this master does not lead
-	terms    uint64 // led by this process
-	changes  uint64 // how often it began or ceased to lead
+	terms    uint64                  // led by this process
+	changes  uint64                  // how often it began or ceased to lead
 }
 
 // joinCluster prepares to be one of several masters. The ports are open by now: the key is never made before.

@@ -44,7 +44,7 @@ func OpenSaved(path string) (*SavedHistory, error) {
 		return nil, fmt.Errorf("%s is no snapshot: %w", path, err)
 	}
 	h := newHistory(catalog.Config{}, zap.NewNop())
-	if err := h.decode(path, head, text); err != nil {
+	if err := h.decode(path, head, text); err != nil || len(text)%recordAlign != 0 {
 		h.Catalog.Close()
 		return nil, fmt.Errorf("%s is cut off or damaged, or a later version wrote it", path)
 	}
