@@ -99,6 +99,7 @@ func TestGolden(t *testing.T) {
 // elsewhere are the sub-commands whose output is no table and no JSON, or that a test of their own looks at.
 var elsewhere = map[string]string{
 	"mooncakectl objects get":   "TestGet: it prints the bytes of an object",
+	"mooncakectl man":           "TestMan: it writes files",
 	"mooncakectl snapshot save": "TestSnapshotSaved: it makes a file, whose name it prints",
 }
 
