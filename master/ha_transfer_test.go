@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/replication"
@@ -60,7 +61,18 @@ func TestTransfer(t *testing.T) {
 			}
 			return n == 2
 		})
-		reply := got[*mooncakev1.TransferReply](t, "transfer")(mooncakev1.NewAdminClient(from.grpc()).Transfer(soon(t), &mooncakev1.TransferRequest{}))
+		var reply *mooncakev1.TransferReply
+		waitFor(t, "a transfer", func() (done bool) {
+			var err error
+			reply, err = mooncakev1.NewAdminClient(from.grpc()).Transfer(soon(t), &mooncakev1.TransferRequest{})
+			if status.Code(err) == codes.FailedPrecondition {
+				return false // a standby that has not heard of etcd for a moment, on a slow machine
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
 		waitFor(t, "another leader", func() bool { at := leading(); return at >= 0 && all[at] != from })
 		next := all[leading()]
 		if reply.GetLeader().GetRpcAddress() != next.cluster.self {
