@@ -1,4 +1,4 @@
-# make build | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards
+# make build | man | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -37,7 +37,7 @@ define tested
 	exit $$status
 endef
 
-.PHONY: build install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
+.PHONY: build man install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
 
 build:
 	@mkdir -p bin
@@ -46,10 +46,16 @@ build:
 	@ln -sf mooncake-master bin/mooncake_master
 	@ln -sf mooncake-segment bin/mooncake_client
 
-# Both programs under their own names and under the published ones, which process names follow: PREFIX=/usr, DESTDIR for packages.
-install: build
+# Manual pages of mooncakectl, from what its commands say of themselves.
+man: build
+	bin/mooncakectl man bin/man
+
+# The daemons under their own names and under the published ones, and mooncakectl with its pages, which process names follow: PREFIX=/usr, DESTDIR for packages.
+install: man
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/mooncake-master bin/mooncake-segment $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/mooncake-master bin/mooncake-segment bin/mooncakectl $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 bin/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	ln -sf mooncake-master $(DESTDIR)$(PREFIX)/bin/mooncake_master
 	ln -sf mooncake-segment $(DESTDIR)$(PREFIX)/bin/mooncake_client
 

@@ -19,11 +19,7 @@ func TestGoClient(t *testing.T) {
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{V12Port: true})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 512 * mib})
-	releases, sizes := []Release{R13}, []int{1, 256}
-	if *soak {
-		releases, sizes = Releases, []int{1, 256, 8192}
-	}
-	for _, release := range releases {
+	for _, release := range Releases {
 		t.Run(release.String(), func(t *testing.T) {
 			address := m.RPC
 			if release == R12 {
@@ -35,10 +31,17 @@ func TestGoClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer ours.Close()
-			for _, rows := range sizes {
+			for _, rows := range []int{1, 256, 8192} {
+				// Many rows keep a wheel busy for long, and many chunks of them for longer.
+				large := rows > 1000
+				if large && release != R13 && !*soak {
+					continue
+				}
 				t.Run(fmt.Sprint(rows), func(t *testing.T) {
 					exchange(t, m, wheel, ours, Bundle{Rows: rows, Seed: 7})
-					exchange(t, m, wheel, ours, Bundle{Rows: rows, Seed: 8, Chunk: 64 << 10})
+					if !large || *soak {
+						exchange(t, m, wheel, ours, Bundle{Rows: rows, Seed: 8, Chunk: 64 << 10})
+					}
 				})
 			}
 			exchangeObjects(t, wheel, ours)

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -25,6 +26,8 @@ type grpcServer struct {
 
 	// authorize is asked before each call with its full method name; the context has the caller's metadata.
 	authorize func(ctx context.Context, method string) error
+
+	saving sync.Mutex // held while a snapshot is saved
 }
 
 // grpcSource finds the service that answers.

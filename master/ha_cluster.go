@@ -35,8 +35,9 @@ type cluster struct {
 	mu       sync.RWMutex // held for reading by whoever uses the service, for writing to exchange it
 	service  *Service
 	metadata *MetadataServer
-	terms    uint64 // led by this process
-	changes  uint64 // how often it began or ceased to lead
+	yield    context.CancelCauseFunc // asks the term to end; nil while this master does not lead
+	terms    uint64                  // led by this process
+	changes  uint64                  // how often it began or ceased to lead
 }
 
 // joinCluster prepares to be one of several masters. The ports are open by now: the key is never made before.
@@ -119,12 +120,19 @@ func (s *Server) takeTurns(ctx context.Context) error {
 		if err != nil {
 			return nil // ctx has ended: nothing else ends it
 		}
-		err = s.lead(ctx, term, past)
+		leading, ended := s.cluster.yielding(ctx)
+		err = s.lead(leading, term, past)
+		asked := ended()
 		m.Ended(term)
 		if ctx.Err() != nil {
 			s.handOver(term)
 			past.Catalog.Close() // nobody waits for that
 			return nil
+		}
+		if asked {
+			s.giveUp(term)
+			past.Catalog.Close()
+			continue
 		}
 		past.Catalog.Close()
 		s.log.Warn("this master leads no more and follows", zap.String("action", "deposed"), zap.Int64("term", term.Created()),
@@ -205,6 +213,19 @@ func (c *cluster) exchange(service *Service, metadata *MetadataServer) {
 
 // handOver gives the lead up and passes connections on until the clients have seen who leads now.
 func (s *Server) handOver(term *replication.Term) {
+	if !s.giveUp(term) {
+		return
+	}
+	linger := time.NewTimer(s.cluster.linger)
+	defer linger.Stop()
+	select {
+	case <-linger.C:
+	case <-s.cluster.enough:
+	}
+}
+
+// giveUp gives the lead up and waits until another leads; it tells whether one does.
+func (s *Server) giveUp(term *replication.Term) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cluster.successor)
 	defer cancel()
 	if err := term.Resign(ctx); err != nil {
@@ -212,25 +233,19 @@ func (s *Server) handOver(term *replication.Term) {
 	}
 	if s.cluster.member.Alone(ctx) {
 		s.log.Info("there is no other master to take over", zap.String("action", "no_other_master"))
-		return
+		return false
 	}
 	for {
 		view, changed := s.cluster.member.View()
 		if view.Address != "" && view.Created != term.Created() {
 			s.log.Info("handed over", zap.String("action", "handed_over"), zap.String("leader", view.Address))
-			linger := time.NewTimer(s.cluster.linger)
-			defer linger.Stop()
-			select {
-			case <-linger.C:
-			case <-s.cluster.enough:
-			}
-			return
+			return true
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			s.log.Warn("nobody takes over", zap.String("action", "no_successor"))
-			return
+			return false
 		}
 	}
 }

@@ -39,7 +39,7 @@ func scan(path string, text []byte, identity uint64, visit func(h *header, paylo
 			if err := visit(&h, payload); err != nil {
 				return s, fmt.Errorf("%s: record %d at byte %d: %w", path, h.number, at, err)
 			}
-			at += int64(padded(h.length))
+			at = min(at+int64(padded(h.length)), int64(len(text))) // a file may be cut off behind what counts of a record
 			s.end = at
 			continue
 		}

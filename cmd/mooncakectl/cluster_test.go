@@ -35,6 +35,7 @@ type cluster struct {
 	clients   []*mooncakev1.Client
 	bundles   []*mooncakev1.Bundle
 	destroyed atomic.Int64 // calls that change something
+	snapshot  []*mooncakev1.SaveSnapshotReply
 }
 
 // scripted starts a cluster with something of everything.
@@ -114,6 +115,20 @@ func (a adminScript) Tasks(_ context.Context, q *mooncakev1.TasksRequest) (*moon
 		r.Tasks = append(r.Tasks, &mooncakev1.Task{Id: &mooncakev1.Uuid{High: 9, Low: 1}, Kind: "move", State: "failed", Client: a.c.clients[0].GetId(), Message: "no room", CreatedMs: noon, UpdatedMs: noon})
 	}
 	return r, nil
+}
+
+func (a adminScript) Transfer(context.Context, *mooncakev1.TransferRequest) (*mooncakev1.TransferReply, error) {
+	a.c.destroyed.Add(1)
+	return &mooncakev1.TransferReply{Leader: &mooncakev1.Redirect{RpcAddress: "10.0.0.5:50051"}}, nil
+}
+
+func (a adminScript) SaveSnapshot(_ *mooncakev1.SaveSnapshotRequest, out grpc.ServerStreamingServer[mooncakev1.SaveSnapshotReply]) error {
+	for _, piece := range a.c.snapshot {
+		if err := out.Send(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o objectsScript) List(_ context.Context, q *mooncakev1.ListRequest) (*mooncakev1.ListReply, error) {

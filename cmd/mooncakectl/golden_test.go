@@ -44,7 +44,11 @@ var golden = [][]string{
 	{"tasks", "--all"},
 	{"slow"},
 	{"snapshot", "inspect", "testdata/journal"},
+	{"snapshot", "inspect", "testdata/saved"},
+	{"snapshot", "restore", "testdata/saved", "--data_dir=testdata/none"},
 	{"ha", "status"},
+	{"ha", "transfer"},
+	{"ha", "transfer", "--apply"},
 	{"bench"},
 	{"doctor", "--step_bytes=1GiB"},
 }
@@ -94,7 +98,9 @@ func TestGolden(t *testing.T) {
 
 // elsewhere are the sub-commands whose output is no table and no JSON, or that a test of their own looks at.
 var elsewhere = map[string]string{
-	"mooncakectl objects get": "TestGet: it prints the bytes of an object",
+	"mooncakectl objects get":   "TestGet: it prints the bytes of an object",
+	"mooncakectl man":           "TestMan: it writes files",
+	"mooncakectl snapshot save": "TestSnapshotSaved: it makes a file, whose name it prints",
 }
 
 // TestGoldenEvery goes through all sub-commands there are: none is without a golden file.

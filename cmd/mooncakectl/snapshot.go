@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -36,10 +37,18 @@ type journalView struct {
 }
 
 func (e *env) snapshot() *cobra.Command {
-	cmd := &cobra.Command{Use: "snapshot", Short: "what a master has on disk"}
-	cmd.AddCommand(&cobra.Command{
-		Use: "inspect DIR", Short: "read the --data_dir of a master, in use or not; nothing is changed", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "snapshot", Short: "what a master keeps: look at it, save it, let others begin with it"}
+	cmd.AddCommand(e.snapshotSave(), e.snapshotInspect(), e.snapshotRestore())
+	return cmd
+}
+
+func (e *env) snapshotInspect() *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect DIR|FILE", Short: "read the --data_dir of a master, in use or not, or a saved snapshot; nothing is changed", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
+				return e.inspectSaved(args[0])
+			}
 			in, err := replication.Inspect(args[0])
 			if err != nil {
 				return err
@@ -75,6 +84,18 @@ func (e *env) snapshot() *cobra.Command {
 				column[fileView]{"COUNTS", func(f fileView) any { return f.Used }},
 			)
 		},
-	})
-	return cmd
+	}
+}
+
+// inspectSaved reads a saved snapshot, every record of it.
+func (e *env) inspectSaved(path string) error {
+	s, err := replication.OpenSaved(path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := checkSum(path, s.SHA256); err != nil {
+		return err
+	}
+	return e.printSaved(savedView{path, s.Last, at(int64(s.Time)), s.Objects, uint64(s.Bytes), s.SHA256})
 }

@@ -205,7 +205,7 @@ func (e *env) topOnce(ctx context.Context) error {
 
 func (e *env) ha() *cobra.Command {
 	cmd := &cobra.Command{Use: "ha", Short: "the masters of the cluster"}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(e.haTransfer(), &cobra.Command{
 		Use: "status", Short: "every master named by --master, and who leads", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var rows []statusView

@@ -1262,3 +1262,13 @@ const (
 	// VerifyQueue bounds the published bundles that wait for a look at their manifests; beyond, they are not looked at.
 	VerifyQueue = 1024
 )
+
+// Saving a snapshot over gRPC, and handing the lead over on request.
+const (
+	// SnapshotPieceBytes is how much of a saved snapshot one message carries: far below what a message may have, so that a slow
+	// reader holds up little.
+	SnapshotPieceBytes = 256 << 10
+	// TransferMs bounds how long a request to hand over waits until another leads: what a successor is waited for, twice, since
+	// calls that are being answered end first.
+	TransferMs = 30_000
+)

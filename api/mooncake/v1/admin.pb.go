@@ -752,6 +752,263 @@ func (x *Task) GetUpdatedMs() int64 {
 	return 0
 }
 
+// SaveSnapshotRequest asks for nothing in particular.
+type SaveSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveSnapshotRequest) Reset() {
+	*x = SaveSnapshotRequest{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveSnapshotRequest) ProtoMessage() {}
+
+func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+// SaveSnapshotReply is a piece of the file, or what the file is: the last message has that.
+type SaveSnapshotReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What follows in the file, 256 KiB at most.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// What was sent.
+	End           *SavedSnapshot `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveSnapshotReply) Reset() {
+	*x = SaveSnapshotReply{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveSnapshotReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveSnapshotReply) ProtoMessage() {}
+
+func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveSnapshotReply.ProtoReflect.Descriptor instead.
+func (*SaveSnapshotReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SaveSnapshotReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SaveSnapshotReply) GetEnd() *SavedSnapshot {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// SavedSnapshot says what a snapshot is.
+type SavedSnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the last record in it.
+	Last uint64 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	// The latest time in it, in milliseconds since 1970.
+	TimeMs int64 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	// Objects in it.
+	Objects uint64 `protobuf:"varint,3,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Length of the file.
+	Bytes uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 of the file, in hex.
+	Sha256        string `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavedSnapshot) Reset() {
+	*x = SavedSnapshot{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavedSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavedSnapshot) ProtoMessage() {}
+
+func (x *SavedSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavedSnapshot.ProtoReflect.Descriptor instead.
+func (*SavedSnapshot) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SavedSnapshot) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *SavedSnapshot) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *SavedSnapshot) GetObjects() uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *SavedSnapshot) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SavedSnapshot) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+// TransferRequest asks for nothing in particular.
+type TransferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+// TransferReply says who leads now.
+type TransferReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new leader.
+	Leader        *Redirect `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferReply) Reset() {
+	*x = TransferReply{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferReply) ProtoMessage() {}
+
+func (x *TransferReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
+func (*TransferReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TransferReply) GetLeader() *Redirect {
+	if x != nil {
+		return x.Leader
+	}
+	return nil
+}
+
 var File_mooncake_v1_admin_proto protoreflect.FileDescriptor
 
 const file_mooncake_v1_admin_proto_rawDesc = "" +
@@ -819,11 +1076,26 @@ const file_mooncake_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"created_ms\x18\x06 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
-	"updated_ms\x18\a \x01(\x03R\tupdatedMs2\xc7\x01\n" +
+	"updated_ms\x18\a \x01(\x03R\tupdatedMs\"\x15\n" +
+	"\x13SaveSnapshotRequest\"U\n" +
+	"\x11SaveSnapshotReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12,\n" +
+	"\x03end\x18\x02 \x01(\v2\x1a.mooncake.v1.SavedSnapshotR\x03end\"\x84\x01\n" +
+	"\rSavedSnapshot\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x18\n" +
+	"\aobjects\x18\x03 \x01(\x04R\aobjects\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x05 \x01(\tR\x06sha256\"\x11\n" +
+	"\x0fTransferRequest\">\n" +
+	"\rTransferReply\x12-\n" +
+	"\x06leader\x18\x01 \x01(\v2\x15.mooncake.v1.RedirectR\x06leader2\xe1\x02\n" +
 	"\x05Admin\x12>\n" +
 	"\x06Status\x12\x1a.mooncake.v1.StatusRequest\x1a\x18.mooncake.v1.StatusReply\x12A\n" +
 	"\aClients\x12\x1b.mooncake.v1.ClientsRequest\x1a\x19.mooncake.v1.ClientsReply\x12;\n" +
-	"\x05Tasks\x12\x19.mooncake.v1.TasksRequest\x1a\x17.mooncake.v1.TasksReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
+	"\x05Tasks\x12\x19.mooncake.v1.TasksRequest\x1a\x17.mooncake.v1.TasksReply\x12R\n" +
+	"\fSaveSnapshot\x12 .mooncake.v1.SaveSnapshotRequest\x1a\x1e.mooncake.v1.SaveSnapshotReply0\x01\x12D\n" +
+	"\bTransfer\x12\x1c.mooncake.v1.TransferRequest\x1a\x1a.mooncake.v1.TransferReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
 var (
 	file_mooncake_v1_admin_proto_rawDescOnce sync.Once
@@ -837,41 +1109,52 @@ func file_mooncake_v1_admin_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_admin_proto_rawDescData
 }
 
-var file_mooncake_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_mooncake_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_mooncake_v1_admin_proto_goTypes = []any{
-	(*StatusRequest)(nil),  // 0: mooncake.v1.StatusRequest
-	(*StatusReply)(nil),    // 1: mooncake.v1.StatusReply
-	(*Holdings)(nil),       // 2: mooncake.v1.Holdings
-	(*ClientsRequest)(nil), // 3: mooncake.v1.ClientsRequest
-	(*ClientsReply)(nil),   // 4: mooncake.v1.ClientsReply
-	(*Client)(nil),         // 5: mooncake.v1.Client
-	(*TasksRequest)(nil),   // 6: mooncake.v1.TasksRequest
-	(*TasksReply)(nil),     // 7: mooncake.v1.TasksReply
-	(*Task)(nil),           // 8: mooncake.v1.Task
-	nil,                    // 9: mooncake.v1.Holdings.PutRefusalsEntry
-	(*Redirect)(nil),       // 10: mooncake.v1.Redirect
-	(*Uuid)(nil),           // 11: mooncake.v1.Uuid
+	(*StatusRequest)(nil),       // 0: mooncake.v1.StatusRequest
+	(*StatusReply)(nil),         // 1: mooncake.v1.StatusReply
+	(*Holdings)(nil),            // 2: mooncake.v1.Holdings
+	(*ClientsRequest)(nil),      // 3: mooncake.v1.ClientsRequest
+	(*ClientsReply)(nil),        // 4: mooncake.v1.ClientsReply
+	(*Client)(nil),              // 5: mooncake.v1.Client
+	(*TasksRequest)(nil),        // 6: mooncake.v1.TasksRequest
+	(*TasksReply)(nil),          // 7: mooncake.v1.TasksReply
+	(*Task)(nil),                // 8: mooncake.v1.Task
+	(*SaveSnapshotRequest)(nil), // 9: mooncake.v1.SaveSnapshotRequest
+	(*SaveSnapshotReply)(nil),   // 10: mooncake.v1.SaveSnapshotReply
+	(*SavedSnapshot)(nil),       // 11: mooncake.v1.SavedSnapshot
+	(*TransferRequest)(nil),     // 12: mooncake.v1.TransferRequest
+	(*TransferReply)(nil),       // 13: mooncake.v1.TransferReply
+	nil,                         // 14: mooncake.v1.Holdings.PutRefusalsEntry
+	(*Redirect)(nil),            // 15: mooncake.v1.Redirect
+	(*Uuid)(nil),                // 16: mooncake.v1.Uuid
 }
 var file_mooncake_v1_admin_proto_depIdxs = []int32{
-	10, // 0: mooncake.v1.StatusReply.leader:type_name -> mooncake.v1.Redirect
+	15, // 0: mooncake.v1.StatusReply.leader:type_name -> mooncake.v1.Redirect
 	2,  // 1: mooncake.v1.StatusReply.holdings:type_name -> mooncake.v1.Holdings
-	9,  // 2: mooncake.v1.Holdings.put_refusals:type_name -> mooncake.v1.Holdings.PutRefusalsEntry
+	14, // 2: mooncake.v1.Holdings.put_refusals:type_name -> mooncake.v1.Holdings.PutRefusalsEntry
 	5,  // 3: mooncake.v1.ClientsReply.clients:type_name -> mooncake.v1.Client
-	11, // 4: mooncake.v1.Client.id:type_name -> mooncake.v1.Uuid
+	16, // 4: mooncake.v1.Client.id:type_name -> mooncake.v1.Uuid
 	8,  // 5: mooncake.v1.TasksReply.tasks:type_name -> mooncake.v1.Task
-	11, // 6: mooncake.v1.Task.id:type_name -> mooncake.v1.Uuid
-	11, // 7: mooncake.v1.Task.client:type_name -> mooncake.v1.Uuid
-	0,  // 8: mooncake.v1.Admin.Status:input_type -> mooncake.v1.StatusRequest
-	3,  // 9: mooncake.v1.Admin.Clients:input_type -> mooncake.v1.ClientsRequest
-	6,  // 10: mooncake.v1.Admin.Tasks:input_type -> mooncake.v1.TasksRequest
-	1,  // 11: mooncake.v1.Admin.Status:output_type -> mooncake.v1.StatusReply
-	4,  // 12: mooncake.v1.Admin.Clients:output_type -> mooncake.v1.ClientsReply
-	7,  // 13: mooncake.v1.Admin.Tasks:output_type -> mooncake.v1.TasksReply
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	16, // 6: mooncake.v1.Task.id:type_name -> mooncake.v1.Uuid
+	16, // 7: mooncake.v1.Task.client:type_name -> mooncake.v1.Uuid
+	11, // 8: mooncake.v1.SaveSnapshotReply.end:type_name -> mooncake.v1.SavedSnapshot
+	15, // 9: mooncake.v1.TransferReply.leader:type_name -> mooncake.v1.Redirect
+	0,  // 10: mooncake.v1.Admin.Status:input_type -> mooncake.v1.StatusRequest
+	3,  // 11: mooncake.v1.Admin.Clients:input_type -> mooncake.v1.ClientsRequest
+	6,  // 12: mooncake.v1.Admin.Tasks:input_type -> mooncake.v1.TasksRequest
+	9,  // 13: mooncake.v1.Admin.SaveSnapshot:input_type -> mooncake.v1.SaveSnapshotRequest
+	12, // 14: mooncake.v1.Admin.Transfer:input_type -> mooncake.v1.TransferRequest
+	1,  // 15: mooncake.v1.Admin.Status:output_type -> mooncake.v1.StatusReply
+	4,  // 16: mooncake.v1.Admin.Clients:output_type -> mooncake.v1.ClientsReply
+	7,  // 17: mooncake.v1.Admin.Tasks:output_type -> mooncake.v1.TasksReply
+	10, // 18: mooncake.v1.Admin.SaveSnapshot:output_type -> mooncake.v1.SaveSnapshotReply
+	13, // 19: mooncake.v1.Admin.Transfer:output_type -> mooncake.v1.TransferReply
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_mooncake_v1_admin_proto_init() }
@@ -886,7 +1169,7 @@ func file_mooncake_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_admin_proto_rawDesc), len(file_mooncake_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,9 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_Status_FullMethodName  = "/mooncake.v1.Admin/Status"
-	Admin_Clients_FullMethodName = "/mooncake.v1.Admin/Clients"
-	Admin_Tasks_FullMethodName   = "/mooncake.v1.Admin/Tasks"
+	Admin_Status_FullMethodName       = "/mooncake.v1.Admin/Status"
+	Admin_Clients_FullMethodName      = "/mooncake.v1.Admin/Clients"
+	Admin_Tasks_FullMethodName        = "/mooncake.v1.Admin/Tasks"
+	Admin_SaveSnapshot_FullMethodName = "/mooncake.v1.Admin/SaveSnapshot"
+	Admin_Transfer_FullMethodName     = "/mooncake.v1.Admin/Transfer"
 )
 
 // AdminClient is the client API for Admin service.
@@ -38,6 +40,12 @@ type AdminClient interface {
 	Clients(ctx context.Context, in *ClientsRequest, opts ...grpc.CallOption) (*ClientsReply, error)
 	// Tasks lists the copies and moves that clients were asked for, ended ones as long as they are remembered.
 	Tasks(ctx context.Context, in *TasksRequest, opts ...grpc.CallOption) (*TasksReply, error)
+	// SaveSnapshot sends all that is kept for good at the moment, as a file: objects, segments, rules, metadata; no bytes of
+	// objects. Only a master with --data_dir or --enable_ha has that. One is made at a time.
+	SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SaveSnapshotReply], error)
+	// Transfer has a leader hand over to a standby, as at the end of its process, and follow from then on. The answer comes when
+	// another leads. It fails when no standby could lead at once.
+	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
 }
 
 type adminClient struct {
@@ -78,6 +86,35 @@ func (c *adminClient) Tasks(ctx context.Context, in *TasksRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *adminClient) SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SaveSnapshotReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_SaveSnapshot_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SaveSnapshotRequest, SaveSnapshotReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_SaveSnapshotClient = grpc.ServerStreamingClient[SaveSnapshotReply]
+
+func (c *adminClient) Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferReply)
+	err := c.cc.Invoke(ctx, Admin_Transfer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -90,6 +127,12 @@ type AdminServer interface {
 	Clients(context.Context, *ClientsRequest) (*ClientsReply, error)
 	// Tasks lists the copies and moves that clients were asked for, ended ones as long as they are remembered.
 	Tasks(context.Context, *TasksRequest) (*TasksReply, error)
+	// SaveSnapshot sends all that is kept for good at the moment, as a file: objects, segments, rules, metadata; no bytes of
+	// objects. Only a master with --data_dir or --enable_ha has that. One is made at a time.
+	SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SaveSnapshotReply]) error
+	// Transfer has a leader hand over to a standby, as at the end of its process, and follow from then on. The answer comes when
+	// another leads. It fails when no standby could lead at once.
+	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -108,6 +151,12 @@ func (UnimplementedAdminServer) Clients(context.Context, *ClientsRequest) (*Clie
 }
 func (UnimplementedAdminServer) Tasks(context.Context, *TasksRequest) (*TasksReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Tasks not implemented")
+}
+func (UnimplementedAdminServer) SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SaveSnapshotReply]) error {
+	return status.Error(codes.Unimplemented, "method SaveSnapshot not implemented")
+}
+func (UnimplementedAdminServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -184,6 +233,35 @@ func _Admin_Tasks_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_SaveSnapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SaveSnapshotRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).SaveSnapshot(m, &grpc.GenericServerStream[SaveSnapshotRequest, SaveSnapshotReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_SaveSnapshotServer = grpc.ServerStreamingServer[SaveSnapshotReply]
+
+func _Admin_Transfer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Transfer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Transfer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Transfer(ctx, req.(*TransferRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -203,7 +281,17 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Tasks",
 			Handler:    _Admin_Tasks_Handler,
 		},
+		{
+			MethodName: "Transfer",
+			Handler:    _Admin_Transfer_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "SaveSnapshot",
+			Handler:       _Admin_SaveSnapshot_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "mooncake/v1/admin.proto",
 }
