@@ -1193,3 +1193,15 @@ const (
 	// lose other objects for it.
 	HealFullShare = 0.88
 )
+
+// Reports of segments that cannot be reached.
+const (
+	// ReportEndpoints bounds the segments of one report: a client tells of each when it fails there.
+	ReportEndpoints = 64
+	// ClientReportMs is how long a client may take over a report, and ClientReportAgainMs how often it tells of one segment: the
+	// reader waits for it before it turns to another copy, and the master asks a segment once a second at most.
+	ClientReportMs      = 500
+	ClientReportAgainMs = 1000
+	// ClientReportsKept bounds the segments of which a client remembers that it told.
+	ClientReportsKept = 4096
+)

@@ -672,6 +672,98 @@ func (*CancelDrainReply) Descriptor() ([]byte, []int) {
 	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{9}
 }
 
+// ReportRequest names segments that could not be reached.
+type ReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their endpoints, as placements name them; at most 64.
+	Endpoints     []string `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReportRequest) GetEndpoints() []string {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+// ReportReply says what becomes of it.
+type ReportReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of the endpoints were those of segments.
+	Known         uint32 `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportReply) Reset() {
+	*x = ReportReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportReply) ProtoMessage() {}
+
+func (x *ReportReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
+func (*ReportReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportReply) GetKnown() uint32 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
 var File_mooncake_v1_segments_proto protoreflect.FileDescriptor
 
 const file_mooncake_v1_segments_proto_rawDesc = "" +
@@ -723,13 +815,18 @@ const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"updated_ms\x18\v \x01(\x03R\tupdatedMs\"7\n" +
 	"\x12CancelDrainRequest\x12!\n" +
 	"\x02id\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x02id\"\x12\n" +
-	"\x10CancelDrainReply2\xac\x02\n" +
+	"\x10CancelDrainReply\"-\n" +
+	"\rReportRequest\x12\x1c\n" +
+	"\tendpoints\x18\x01 \x03(\tR\tendpoints\"#\n" +
+	"\vReportReply\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\rR\x05known2\xec\x02\n" +
 	"\bSegments\x12H\n" +
 	"\x04List\x12 .mooncake.v1.ListSegmentsRequest\x1a\x1e.mooncake.v1.ListSegmentsReply\x12;\n" +
 	"\x05Drain\x12\x19.mooncake.v1.DrainRequest\x1a\x17.mooncake.v1.DrainReply\x12J\n" +
 	"\n" +
 	"ListDrains\x12\x1e.mooncake.v1.ListDrainsRequest\x1a\x1c.mooncake.v1.ListDrainsReply\x12M\n" +
-	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
+	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReply\x12>\n" +
+	"\x06Report\x12\x1a.mooncake.v1.ReportRequest\x1a\x18.mooncake.v1.ReportReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
 var (
 	file_mooncake_v1_segments_proto_rawDescOnce sync.Once
@@ -743,7 +840,7 @@ func file_mooncake_v1_segments_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_segments_proto_rawDescData
 }
 
-var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_mooncake_v1_segments_proto_goTypes = []any{
 	(*ListSegmentsRequest)(nil), // 0: mooncake.v1.ListSegmentsRequest
 	(*ListSegmentsReply)(nil),   // 1: mooncake.v1.ListSegmentsReply
@@ -755,26 +852,30 @@ var file_mooncake_v1_segments_proto_goTypes = []any{
 	(*DrainJob)(nil),            // 7: mooncake.v1.DrainJob
 	(*CancelDrainRequest)(nil),  // 8: mooncake.v1.CancelDrainRequest
 	(*CancelDrainReply)(nil),    // 9: mooncake.v1.CancelDrainReply
-	(*Uuid)(nil),                // 10: mooncake.v1.Uuid
+	(*ReportRequest)(nil),       // 10: mooncake.v1.ReportRequest
+	(*ReportReply)(nil),         // 11: mooncake.v1.ReportReply
+	(*Uuid)(nil),                // 12: mooncake.v1.Uuid
 }
 var file_mooncake_v1_segments_proto_depIdxs = []int32{
 	2,  // 0: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
-	10, // 1: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
-	10, // 2: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
-	10, // 3: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
+	12, // 1: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
+	12, // 2: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
+	12, // 3: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
 	7,  // 4: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
-	10, // 5: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
-	10, // 6: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
+	12, // 5: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
+	12, // 6: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
 	0,  // 7: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
 	3,  // 8: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
 	5,  // 9: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
 	8,  // 10: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
-	1,  // 11: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
-	4,  // 12: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
-	6,  // 13: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
-	9,  // 14: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
+	10, // 11: mooncake.v1.Segments.Report:input_type -> mooncake.v1.ReportRequest
+	1,  // 12: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
+	4,  // 13: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
+	6,  // 14: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
+	9,  // 15: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
+	11, // 16: mooncake.v1.Segments.Report:output_type -> mooncake.v1.ReportReply
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -792,7 +893,7 @@ func file_mooncake_v1_segments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_segments_proto_rawDesc), len(file_mooncake_v1_segments_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

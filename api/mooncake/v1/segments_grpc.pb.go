@@ -25,6 +25,7 @@ const (
 	Segments_Drain_FullMethodName       = "/mooncake.v1.Segments/Drain"
 	Segments_ListDrains_FullMethodName  = "/mooncake.v1.Segments/ListDrains"
 	Segments_CancelDrain_FullMethodName = "/mooncake.v1.Segments/CancelDrain"
+	Segments_Report_FullMethodName      = "/mooncake.v1.Segments/Report"
 )
 
 // SegmentsClient is the client API for Segments service.
@@ -41,6 +42,9 @@ type SegmentsClient interface {
 	ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(ctx context.Context, in *CancelDrainRequest, opts ...grpc.CallOption) (*CancelDrainReply, error)
+	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
+	// other copies first and puts nothing new there.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error)
 }
 
 type segmentsClient struct {
@@ -91,6 +95,16 @@ func (c *segmentsClient) CancelDrain(ctx context.Context, in *CancelDrainRequest
 	return out, nil
 }
 
+func (c *segmentsClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportReply)
+	err := c.cc.Invoke(ctx, Segments_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SegmentsServer is the server API for Segments service.
 // All implementations must embed UnimplementedSegmentsServer
 // for forward compatibility.
@@ -105,6 +119,9 @@ type SegmentsServer interface {
 	ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error)
+	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
+	// other copies first and puts nothing new there.
+	Report(context.Context, *ReportRequest) (*ReportReply, error)
 	mustEmbedUnimplementedSegmentsServer()
 }
 
@@ -126,6 +143,9 @@ func (UnimplementedSegmentsServer) ListDrains(context.Context, *ListDrainsReques
 }
 func (UnimplementedSegmentsServer) CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelDrain not implemented")
+}
+func (UnimplementedSegmentsServer) Report(context.Context, *ReportRequest) (*ReportReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
 }
 func (UnimplementedSegmentsServer) mustEmbedUnimplementedSegmentsServer() {}
 func (UnimplementedSegmentsServer) testEmbeddedByValue()                  {}
@@ -220,6 +240,24 @@ func _Segments_CancelDrain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Segments_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SegmentsServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Segments_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SegmentsServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Segments_ServiceDesc is the grpc.ServiceDesc for Segments service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -242,6 +280,10 @@ var Segments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelDrain",
 			Handler:    _Segments_CancelDrain_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _Segments_Report_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
