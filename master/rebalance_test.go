@@ -55,7 +55,6 @@ func TestRebalanceKeepsHostsApart(t *testing.T) {
 	for i := range 50 {
 		p.putTwice(fmt.Sprintf("k%d", i), 10_000)
 	}
-	b.service.healer.moves.on = false
 	from, to := &healTarget{"a", "a", 500_000, mib, mib}, &healTarget{"b", "b", 500_000, 64 * mib, mib}
 	if _, ok := b.service.askToBalance("k1", from, to); ok {
 		t.Error("both copies are to be on one host")
