@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 
 	"mooncake/internal/limits"
@@ -144,4 +145,16 @@ func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
 func (c *Catalog) movable(now Time, n name) bool {
 	r := c.s.record(n)
 	return !r.isOpen() && r.flags&flagHardPin == 0 && r.marks&markReplaced == 0 && !c.leased(r, now)
+}
+
+// OwnersAt lists the clients whose segments are reached at an endpoint.
+func (c *Catalog) OwnersAt(endpoint string) (owners []UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seg := range c.s.segments.byPlace[endpoint] {
+		if !slices.Contains(owners, seg.info.Client) {
+			owners = append(owners, seg.info.Client)
+		}
+	}
+	return owners
 }

@@ -58,6 +58,8 @@ type Client struct {
 	leader string // the one that is asked first
 	next   int    // in Masters, when nobody is known to lead
 	closed bool
+
+	reports reports
 }
 
 // Stats counts what a client has done.

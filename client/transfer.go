@@ -54,6 +54,9 @@ func (c *Client) move(ctx context.Context, m *mooncakev1.MemoryPlace, p piece, h
 		}
 	}
 	if err != nil {
+		if ctx.Err() == nil {
+			c.report(ctx, m.GetEndpoint())
+		}
 		return fmt.Errorf("segment %s: %w", m.GetEndpoint(), err)
 	}
 	return nil

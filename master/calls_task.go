@@ -62,7 +62,10 @@ func (s *Service) registerTasks() error {
 		if q.Task.ID == probeTask {
 			s.families.probeDone(q.ClientID)
 		} else {
-			r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task)
+			payload := s.tasks.payloadOf(q.ClientID, q.Task.ID)
+			if r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task); r.Err == 0 && q.Task.Status == wire.TaskStatusFailed {
+				s.failedAt(payload)
+			}
 		}
 		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
 	})

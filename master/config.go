@@ -121,6 +121,8 @@ type Config struct {
 	Heal          bool
 	HealTasks     int
 	HealBandwidth uint64
+	// Rebalance moves objects from the fullest segments to the emptiest, within the same bounds.
+	Rebalance bool
 	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
 	DataDir string
 	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,

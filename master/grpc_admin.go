@@ -172,6 +172,19 @@ func (x segmentsServer) CancelDrain(ctx context.Context, q *mooncakev1.CancelDra
 	})
 }
 
+// Report implements the call.
+func (x segmentsServer) Report(ctx context.Context, q *mooncakev1.ReportRequest) (*mooncakev1.ReportReply, error) {
+	reply := &mooncakev1.ReportReply{}
+	if n := len(q.GetEndpoints()); n > limits.ReportEndpoints {
+		return nil, status.Errorf(codes.InvalidArgument, "%d endpoints: at most %d", n, limits.ReportEndpoints)
+	}
+	err := x.g.decide(ctx, wire.CallQuerySegmentStatus, func(s *Service, _ *peerConn) error {
+		reply.Known = uint32(s.reported(q.GetEndpoints()))
+		return nil
+	})
+	return reply, err
+}
+
 // adminServer implements mooncake.v1.Admin.
 type adminServer struct {
 	mooncakev1.UnimplementedAdminServer

@@ -41,6 +41,8 @@ type healer struct {
 	began    catalog.Time      // of the healing under way; 0 is none
 	before   HealInfo          // what there was at its beginning
 	info     HealInfo
+
+	moves balancer
 }
 
 // healing is one copy that was asked for.
@@ -62,12 +64,18 @@ type HealInfo struct {
 	Bytes     uint64 `json:"copied_bytes"`
 	Failures  uint64 `json:"failed_copies"`
 	Cancelled uint64 `json:"cancelled_copies"` // because a segment came back, or the one who was asked went
+
+	Moving      int    `json:"moving_objects"` // from full segments to empty ones
+	Moved       uint64 `json:"moved_objects"`
+	MovedBytes  uint64 `json:"moved_bytes"`
+	FailedMoves uint64 `json:"failed_moves"`
 }
 
 func newHealer(c *Config) *healer {
 	return &healer{
 		on: c.Heal, bandwidth: c.HealBandwidth, tasks: c.HealTasks, info: HealInfo{On: c.Heal},
 		active: map[string]healing{}, asked: map[wire.UUID]int{}, coming: map[string]uint64{},
+		moves: balancer{on: c.Rebalance, active: map[string]moving{}, shift: map[string]int64{}},
 	}
 }
 
@@ -88,6 +96,7 @@ func (s *Service) Healing() HealInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := h.info
+	out.Moving = len(h.moves.active)
 	out.Waiting, out.Copying, out.Unhelped = len(h.queue)+len(h.found), len(h.active), h.unhelped
 	return out
 }

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"encoding/json"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,6 +29,37 @@ func (s *Service) givenUp(writer wire.UUID, keys ...string) {
 	for _, key := range keys {
 		if owners := s.cat.WrittenTo(clientID(writer), key, buf[:0]); len(owners) > 0 {
 			s.suspicion.revoked(owners, now)
+		}
+	}
+}
+
+// reported takes the word of others that segments cannot be reached: a sign, no more. It tells how many of the endpoints
+// are those of segments.
+func (s *Service) reported(endpoints []string) (known int) {
+	now := s.clock.Now()
+	for _, e := range endpoints {
+		owners := s.cat.OwnersAt(e)
+		for _, owner := range owners {
+			s.suspicion.doubt(owner, now)
+		}
+		known += min(len(owners), 1)
+	}
+	return known
+}
+
+// failedAt takes a failed copy or move as a sign: most often the bytes did not reach the targets.
+func (s *Service) failedAt(payload string) {
+	var p struct {
+		Targets []string `json:"targets"`
+		Target  string   `json:"target"`
+	}
+	if json.Unmarshal([]byte(payload), &p) != nil {
+		return
+	}
+	now := s.clock.Now()
+	for _, name := range append(p.Targets, p.Target) {
+		for _, seg := range s.cat.SegmentsNamed(name) {
+			s.suspicion.doubt(seg.Client, now)
 		}
 	}
 }

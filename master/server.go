@@ -295,7 +295,7 @@ func (s *Server) attend(ctx context.Context) error {
 	})
 }
 
-// direct lets time pass for what the master asks clients to do: tasks, drain jobs, copies on demand and copies that are made again.
+// direct lets time pass for what the master asks clients to do: tasks, drain jobs, copies on demand and copies that are made again or moved.
 func (s *Server) direct(ctx context.Context) error {
 	return every(ctx, limits.DrainEveryMs*time.Millisecond, func() {
 		now := s.service.clock.Now()
@@ -303,6 +303,7 @@ func (s *Server) direct(ctx context.Context) error {
 		s.service.stepDrains()
 		s.service.serveHot(now)
 		s.service.stepHeal(now)
+		s.service.stepBalance(now)
 	})
 }
 

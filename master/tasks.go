@@ -112,6 +112,16 @@ func (b *taskBook) withdraw(t *task) {
 	}
 }
 
+// payloadOf gives what a client was asked to do, while it has not said how that ended.
+func (b *taskBook) payloadOf(client, id wire.UUID) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.byID[id]; t != nil && t.client == client {
+		return t.payload
+	}
+	return ""
+}
+
 // finish takes a client's word for how a task ended.
 func (b *taskBook) finish(now catalog.Time, client wire.UUID, q *wire.TaskCompleteRequest) wire.ErrorCode {
 	if q.Status != wire.TaskStatusFailed && q.Status != wire.TaskStatusSuccess {

@@ -58,6 +58,9 @@ type Stats struct {
 	HealWaiting, HealCopying, HealUnhelped              uint64
 	HealedObjects, HealedBytes, HealFailures, HealLooks uint64
 
+	// Objects that move from full segments to empty ones, and what was done.
+	Moving, MovedObjects, MovedBytes, MoveFailures uint64
+
 	Refusals []Refusal // puts refused for want of room
 }
 
@@ -202,6 +205,10 @@ var totals = []row{
 	{"mooncake_go_healed_objects_total", counter, "Objects that were copied again.", func(s *snapshot) uint64 { return s.HealedObjects }},
 	{"mooncake_go_healed_bytes_total", counter, "Bytes of the copies that were made again.", func(s *snapshot) uint64 { return s.HealedBytes }},
 	{"mooncake_go_heal_failures_total", counter, "Copies that were to be made again and failed.", func(s *snapshot) uint64 { return s.HealFailures }},
+	{"mooncake_go_rebalance_moving_objects", gauge, "Objects on their way from full segments to empty ones.", func(s *snapshot) uint64 { return s.Moving }},
+	{"mooncake_go_rebalanced_objects_total", counter, "Objects that were moved from full segments to empty ones.", func(s *snapshot) uint64 { return s.MovedObjects }},
+	{"mooncake_go_rebalanced_bytes_total", counter, "Bytes of these objects.", func(s *snapshot) uint64 { return s.MovedBytes }},
+	{"mooncake_go_rebalance_failures_total", counter, "Such moves that failed.", func(s *snapshot) uint64 { return s.MoveFailures }},
 	{"mooncake_master_expired_clients_total", counter, "Clients that stayed silent until what their segments held was forgotten.", func(s *snapshot) uint64 { return s.ExpiredClients }},
 	{"mooncake_master_goroutines", gauge, "Goroutines of the process.", func(s *snapshot) uint64 { return s.goroutines }},
 }

@@ -141,6 +141,11 @@ func appendChange(dst []byte, recent *recentIDs, base catalog.Time, c *catalog.C
 	if fields&hasBundle != 0 {
 		dst = appendBundle(dst, base, c.Bundle)
 	}
+	return appendPlacement(dst, fields, c)
+}
+
+// appendPlacement writes the fields about copies, moves and the state of segments.
+func appendPlacement(dst []byte, fields uint64, c *catalog.Change) []byte {
 	if fields&hasCopy != 0 {
 		dst = append(dst, byte(c.Copy))
 	}

@@ -1241,6 +1241,30 @@ const (
 	// HealFullShare is the used share of a segment, with the copy, from which on it gets none: what is full evicts, and would
 	// lose other objects for it.
 	HealFullShare = 0.88
+
+	// RebalanceStart is how far apart the used shares of two segments are when objects begin to move, RebalanceStop how close
+	// they come: below, every put would make some move back and forth.
+	RebalanceStart = 0.2
+	RebalanceStop  = 0.05
+	// RebalanceLooks bounds the objects that are asked for in one go.
+	RebalanceLooks = 1024
+	// RebalanceShare is the part of a segment that an object moved to it may be at most: a larger one would only turn the two
+	// around.
+	RebalanceShare = 20
+	// RebalancePauseMs passes when nothing could be moved, or a move failed.
+	RebalancePauseMs = 30_000
+)
+
+// Reports of segments that cannot be reached.
+const (
+	// ReportEndpoints bounds the segments of one report: a client tells of each when it fails there.
+	ReportEndpoints = 64
+	// ClientReportMs is how long a client may take over a report, and ClientReportAgainMs how often it tells of one segment: the
+	// reader waits for it before it turns to another copy, and the master asks a segment once a second at most.
+	ClientReportMs      = 500
+	ClientReportAgainMs = 1000
+	// ClientReportsKept bounds the segments of which a client remembers that it told.
+	ClientReportsKept = 4096
 )
 
 // The stream between a master and a daemon that gave a segment, and what is asked for on it.

@@ -1111,6 +1111,98 @@ func (*CancelDrainReply) Descriptor() ([]byte, []int) {
 	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{16}
 }
 
+// ReportRequest names segments that could not be reached.
+type ReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their endpoints, as placements name them; at most 64.
+	Endpoints     []string `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReportRequest) GetEndpoints() []string {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+// ReportReply says what becomes of it.
+type ReportReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of the endpoints were those of segments.
+	Known         uint32 `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportReply) Reset() {
+	*x = ReportReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportReply) ProtoMessage() {}
+
+func (x *ReportReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
+func (*ReportReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReportReply) GetKnown() uint32 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
 var File_mooncake_v1_segments_proto protoreflect.FileDescriptor
 
 const file_mooncake_v1_segments_proto_rawDesc = "" +
@@ -1184,13 +1276,18 @@ const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"updated_ms\x18\v \x01(\x03R\tupdatedMs\"7\n" +
 	"\x12CancelDrainRequest\x12!\n" +
 	"\x02id\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x02id\"\x12\n" +
-	"\x10CancelDrainReply2\xf0\x02\n" +
+	"\x10CancelDrainReply\"-\n" +
+	"\rReportRequest\x12\x1c\n" +
+	"\tendpoints\x18\x01 \x03(\tR\tendpoints\"#\n" +
+	"\vReportReply\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\rR\x05known2\xb0\x03\n" +
 	"\bSegments\x12H\n" +
 	"\x04List\x12 .mooncake.v1.ListSegmentsRequest\x1a\x1e.mooncake.v1.ListSegmentsReply\x12;\n" +
 	"\x05Drain\x12\x19.mooncake.v1.DrainRequest\x1a\x17.mooncake.v1.DrainReply\x12J\n" +
 	"\n" +
 	"ListDrains\x12\x1e.mooncake.v1.ListDrainsRequest\x1a\x1c.mooncake.v1.ListDrainsReply\x12M\n" +
-	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReply\x12B\n" +
+	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReply\x12>\n" +
+	"\x06Report\x12\x1a.mooncake.v1.ReportRequest\x1a\x18.mooncake.v1.ReportReply\x12B\n" +
 	"\x06Attach\x12\x1a.mooncake.v1.AttachRequest\x1a\x18.mooncake.v1.AttachReply(\x010\x01B%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
 var (
@@ -1205,7 +1302,7 @@ func file_mooncake_v1_segments_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_segments_proto_rawDescData
 }
 
-var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_mooncake_v1_segments_proto_goTypes = []any{
 	(*AttachRequest)(nil),       // 0: mooncake.v1.AttachRequest
 	(*Hello)(nil),               // 1: mooncake.v1.Hello
@@ -1224,34 +1321,38 @@ var file_mooncake_v1_segments_proto_goTypes = []any{
 	(*DrainJob)(nil),            // 14: mooncake.v1.DrainJob
 	(*CancelDrainRequest)(nil),  // 15: mooncake.v1.CancelDrainRequest
 	(*CancelDrainReply)(nil),    // 16: mooncake.v1.CancelDrainReply
-	(*Uuid)(nil),                // 17: mooncake.v1.Uuid
+	(*ReportRequest)(nil),       // 17: mooncake.v1.ReportRequest
+	(*ReportReply)(nil),         // 18: mooncake.v1.ReportReply
+	(*Uuid)(nil),                // 19: mooncake.v1.Uuid
 }
 var file_mooncake_v1_segments_proto_depIdxs = []int32{
 	1,  // 0: mooncake.v1.AttachRequest.hello:type_name -> mooncake.v1.Hello
 	2,  // 1: mooncake.v1.AttachRequest.read:type_name -> mooncake.v1.ReadReply
-	17, // 2: mooncake.v1.Hello.client:type_name -> mooncake.v1.Uuid
+	19, // 2: mooncake.v1.Hello.client:type_name -> mooncake.v1.Uuid
 	4,  // 3: mooncake.v1.AttachReply.welcome:type_name -> mooncake.v1.Welcome
 	5,  // 4: mooncake.v1.AttachReply.tasks_wait:type_name -> mooncake.v1.TasksWait
 	6,  // 5: mooncake.v1.AttachReply.read:type_name -> mooncake.v1.ReadRequest
 	9,  // 6: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
-	17, // 7: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
-	17, // 8: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
-	17, // 9: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
+	19, // 7: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
+	19, // 8: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
+	19, // 9: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
 	14, // 10: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
-	17, // 11: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
-	17, // 12: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
+	19, // 11: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
+	19, // 12: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
 	7,  // 13: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
 	10, // 14: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
 	12, // 15: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
 	15, // 16: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
-	0,  // 17: mooncake.v1.Segments.Attach:input_type -> mooncake.v1.AttachRequest
-	8,  // 18: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
-	11, // 19: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
-	13, // 20: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
-	16, // 21: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
-	3,  // 22: mooncake.v1.Segments.Attach:output_type -> mooncake.v1.AttachReply
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
+	17, // 17: mooncake.v1.Segments.Report:input_type -> mooncake.v1.ReportRequest
+	0,  // 18: mooncake.v1.Segments.Attach:input_type -> mooncake.v1.AttachRequest
+	8,  // 19: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
+	11, // 20: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
+	13, // 21: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
+	16, // 22: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
+	18, // 23: mooncake.v1.Segments.Report:output_type -> mooncake.v1.ReportReply
+	3,  // 24: mooncake.v1.Segments.Attach:output_type -> mooncake.v1.AttachReply
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1278,7 +1379,7 @@ func file_mooncake_v1_segments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_segments_proto_rawDesc), len(file_mooncake_v1_segments_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	Segments_Drain_FullMethodName       = "/mooncake.v1.Segments/Drain"
 	Segments_ListDrains_FullMethodName  = "/mooncake.v1.Segments/ListDrains"
 	Segments_CancelDrain_FullMethodName = "/mooncake.v1.Segments/CancelDrain"
+	Segments_Report_FullMethodName      = "/mooncake.v1.Segments/Report"
 	Segments_Attach_FullMethodName      = "/mooncake.v1.Segments/Attach"
 )
 
@@ -42,6 +43,9 @@ type SegmentsClient interface {
 	ListDrains(ctx context.Context, in *ListDrainsRequest, opts ...grpc.CallOption) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(ctx context.Context, in *CancelDrainRequest, opts ...grpc.CallOption) (*CancelDrainReply, error)
+	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
+	// other copies first and puts nothing new there.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error)
 	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
 	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
 	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
@@ -96,6 +100,16 @@ func (c *segmentsClient) CancelDrain(ctx context.Context, in *CancelDrainRequest
 	return out, nil
 }
 
+func (c *segmentsClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportReply)
+	err := c.cc.Invoke(ctx, Segments_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *segmentsClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Segments_ServiceDesc.Streams[0], Segments_Attach_FullMethodName, cOpts...)
@@ -123,6 +137,9 @@ type SegmentsServer interface {
 	ListDrains(context.Context, *ListDrainsRequest) (*ListDrainsReply, error)
 	// CancelDrain ends a job; its segments take objects again.
 	CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error)
+	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
+	// other copies first and puts nothing new there.
+	Report(context.Context, *ReportRequest) (*ReportReply, error)
 	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
 	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
 	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
@@ -148,6 +165,9 @@ func (UnimplementedSegmentsServer) ListDrains(context.Context, *ListDrainsReques
 }
 func (UnimplementedSegmentsServer) CancelDrain(context.Context, *CancelDrainRequest) (*CancelDrainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelDrain not implemented")
+}
+func (UnimplementedSegmentsServer) Report(context.Context, *ReportRequest) (*ReportReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
 }
 func (UnimplementedSegmentsServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachReply]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
@@ -245,6 +265,24 @@ func _Segments_CancelDrain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Segments_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SegmentsServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Segments_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SegmentsServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Segments_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(SegmentsServer).Attach(&grpc.GenericServerStream[AttachRequest, AttachReply]{ServerStream: stream})
 }
@@ -274,6 +312,10 @@ var Segments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelDrain",
 			Handler:    _Segments_CancelDrain_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _Segments_Report_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
