@@ -62,7 +62,9 @@ func (s *Service) registerTasks() error {
 		if q.Task.ID == probeTask {
 			s.families.probeDone(q.ClientID)
 		} else {
-			r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task)
+			if r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task); r.Err == 0 {
+				s.movedOn(q.Task.ID)
+			}
 		}
 		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
 	})
@@ -77,6 +79,9 @@ func (s *Service) registerTasks() error {
 	register(s, &wire.QueryTask, func(_ *peerConn, q *wire.QueryTaskRequest, r *wire.QueryTaskReply) {
 		var ok bool
 		if r.Value, ok = s.tasks.query(q.TaskID); !ok {
+			r.Value, ok = s.leavingTask(q.TaskID)
+		}
+		if !ok {
 			r.Err = wire.ErrTaskNotFound
 		}
 		s.calls.Count(wire.QueryTask.ID.Name(), r.Err != 0)

@@ -78,6 +78,8 @@ type Config struct {
 	PingEvery, FetchEvery time.Duration
 	// TaskWorkers is how many copy tasks run at once.
 	TaskWorkers int
+	// DrainTimeout is how long leaving may take until what lies on the segment is moved elsewhere; 0 moves nothing.
+	DrainTimeout time.Duration
 	// LeaveTimeout bounds what leaving may take when nobody answers.
 	LeaveTimeout time.Duration
 	// PortsFile, when set, is written with the real ports once all of them are open.
@@ -264,6 +266,8 @@ func (c *Config) validateValues() error {
 		return errors.New("--shm_dir is empty")
 	case c.TaskWorkers < 1 || c.TaskWorkers > limits.SegmentTaskWorkersMax:
 		return fmt.Errorf("--task_workers=%d: want 1 to %d", c.TaskWorkers, limits.SegmentTaskWorkersMax)
+	case c.DrainTimeout < 0 || c.DrainTimeout > limits.SegmentDrainMaxMs*time.Millisecond:
+		return fmt.Errorf("--drain_timeout=%d: want 0 to %d seconds", int64(c.DrainTimeout/time.Second), limits.SegmentDrainMaxMs/1000)
 	case c.PingEvery <= 0 || c.FetchEvery <= 0 || c.LeaveTimeout <= 0:
 		return errors.New("an interval is not positive")
 	}
@@ -347,6 +351,9 @@ func (c *Config) String() string {
 	add("prefault", c.Prefault)
 	add("fresh", c.Fresh)
 	add("task_workers", c.TaskWorkers)
+	if c.DrainTimeout > 0 {
+		add("drain_timeout", int64(c.DrainTimeout/time.Second))
+	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}

@@ -84,12 +84,27 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	}
 	r := reloader{name: name, args: args, lookupEnv: lookupEnv, flags: opts.flags, level: level, log: log, allowPeers: d.AllowPeers}
 	defer r.start(hangups)()
-	if err := d.Run(ctx); err != nil {
+	err = d.Run(ctx)
+	var left *segment.LeftError
+	switch {
+	case errors.As(err, &left):
+		_ = fail(name, err)
+		if left.Known {
+			return exitLeft
+		}
+		return exitUnknown
+	case err != nil:
 		return fail(name, err)
 	}
 	log.Info("ended")
 	return 0
 }
+
+// Exit codes of a daemon that left with --drain_timeout: copies remained on its segment, or nobody knows.
+const (
+	exitLeft    = 3
+	exitUnknown = 4
+)
 
 // fail prints the one line that says why the program ends.
 func fail(name string, err error) int {
