@@ -84,6 +84,8 @@ type Config struct {
 	LeaveTimeout time.Duration
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
+	// Sockets were opened by the supervisor; Open takes them over.
+	Sockets Sockets
 	// Version is what GET /version answers.
 	Version string
 

@@ -78,6 +78,9 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	}
 	ctx, stop := untilSignal(context.Background(), log)
 	defer stop()
+	if cfg.Sockets, err = segment.InheritedSockets(lookupEnv); err != nil {
+		return fail(name, err)
+	}
 	d, err := segment.Open(ctx, *cfg, log)
 	if err != nil {
 		return fail(name, err)

@@ -1181,6 +1181,8 @@ const (
 	SegmentDrainLogMs = 1000
 	// SegmentDrainMarginMs is how much longer than the daemon the master keeps a segment that is drained: the daemon decides.
 	SegmentDrainMarginMs = 30_000
+	// SegmentSockets bounds the sockets that a supervisor passes: a daemon has three.
+	SegmentSockets = 3
 	// SegmentDrainMaxMs bounds --drain_timeout: a day.
 	SegmentDrainMaxMs = 24 * 3600 * 1000
 )
