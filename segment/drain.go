@@ -24,6 +24,7 @@ type LeftError struct {
 	Within time.Duration
 }
 
+// Error says how many copies were left, and why.
 func (e *LeftError) Error() string {
 	if !e.Known {
 		return "left without knowing what remained on the segment: the master does not move objects off it, or does not answer (--drain_timeout)"

@@ -87,17 +87,8 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	}
 	r := reloader{name: name, args: args, lookupEnv: lookupEnv, flags: opts.flags, level: level, log: log, allowPeers: d.AllowPeers}
 	defer r.start(hangups)()
-	err = d.Run(ctx)
-	var left *segment.LeftError
-	switch {
-	case errors.As(err, &left):
-		_ = fail(name, err)
-		if left.Known {
-			return exitLeft
-		}
-		return exitUnknown
-	case err != nil:
-		return fail(name, err)
+	if err := d.Run(ctx); err != nil {
+		return ended(name, err)
 	}
 	log.Info("ended")
 	return 0
@@ -108,6 +99,19 @@ const (
 	exitLeft    = 3
 	exitUnknown = 4
 )
+
+// ended tells why a daemon that ran ended, and gives its exit code.
+func ended(name string, err error) int {
+	code := fail(name, err)
+	var left *segment.LeftError
+	switch {
+	case !errors.As(err, &left):
+		return code
+	case left.Known:
+		return exitLeft
+	}
+	return exitUnknown
+}
 
 // fail prints the one line that says why the program ends.
 func fail(name string, err error) int {
