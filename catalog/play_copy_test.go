@@ -63,7 +63,7 @@ func (p *play) setState(a args) string {
 // drain NAME MOST
 func (p *play) drain(a args) string {
 	most, _ := strconv.Atoi(a.word(1))
-	step := p.catalog().DrainStep(p.now, a.word(0), most)
+	step := p.catalog().DrainStep(p.now, a.word(0), most, false)
 	text := strings.Join(step.Keys, " ")
 	return fmt.Sprintf("%s, %d blocked, %d left, all seen %v", text, step.Blocked, step.Left, step.Whole)
 }

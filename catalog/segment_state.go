@@ -111,8 +111,9 @@ type DrainStep struct {
 }
 
 // DrainStep looks for up to most objects that can be moved off the segments of a name. It goes on where the step before
-// ended, and looks at a bounded number of objects.
-func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
+// ended, and looks at a bounded number of objects. With leaving set the segments go in any case: then pinned and leased
+// objects can be moved as well, their ranges wait for who reads them.
+func (c *Catalog) DrainStep(now Time, name string, most int, leaving bool) (step DrainStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := limits.DrainLooks
@@ -131,7 +132,7 @@ func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
 			}
 			rep := c.s.replica(seg.walked)
 			seg.walked = rep.segNext
-			if c.movable(now, rep.owner) {
+			if c.movable(now, rep.owner, leaving) {
 				step.Keys = append(step.Keys, strings.Clone(c.s.record(rep.owner).key()))
 			} else {
 				step.Blocked++
@@ -142,9 +143,12 @@ func (c *Catalog) DrainStep(now Time, name string, most int) (step DrainStep) {
 }
 
 // movable tells whether an object may be moved now.
-func (c *Catalog) movable(now Time, n name) bool {
+func (c *Catalog) movable(now Time, n name, leaving bool) bool {
 	r := c.s.record(n)
-	return !r.isOpen() && r.flags&flagHardPin == 0 && r.marks&markReplaced == 0 && !c.leased(r, now)
+	if r.isOpen() || r.marks&markReplaced != 0 {
+		return false
+	}
+	return leaving || r.flags&flagHardPin == 0 && !c.leased(r, now)
 }
 
 // OwnersAt lists the clients whose segments are reached at an endpoint.

@@ -137,6 +137,18 @@ func TestUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"handshake", "data"} {
+		text, unit := read(t, "systemd/mooncake-segment-"+name+".socket"), "mooncake-segment-"+name+".socket"
+		for _, want := range []string{"FileDescriptorName=" + name, "Service=mooncake-segment.service"} {
+			if !strings.Contains(text, "\n"+want+"\n") {
+				t.Errorf("%s lacks %s", unit, want)
+			}
+		}
+		paths = append(paths, filepath.Join(dir, unit))
+		if err := os.WriteFile(paths[len(paths)-1], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	out, err := exec.Command("systemd-analyze", append([]string{"verify"}, paths...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("systemd-analyze: %v: %s", err, out)

@@ -104,4 +104,51 @@ func (s *Store) StopFollowing(f Flood) (out Followed, err error) {
 	return out, err
 }
 
+// Reader describes what a client reads by itself, in the background of its process: random ones of known objects.
+type Reader struct {
+	Name    string
+	Items   []Item
+	Threads int
+	PaceMs  int // between two reads of a thread
+}
+
+// Reading is what a reader saw so far.
+type Reading struct {
+	Good   int         // reads that brought the right bytes
+	Oldest time.Time   // every thread has begun a good read at this time or later
+	Failed []time.Time // when reads that brought nothing had begun
+	Wrong  []string    // the first ones that brought other bytes
+}
+
+// StartReader begins to read.
+func (s *Store) StartReader(r Reader) error {
+	return s.Do("busy_start", map[string]any{"kind": "reader", "name": r.Name, "items": r.Items, "threads": r.Threads, "pace_ms": r.PaceMs}, nil)
+}
+
+// LookAtReader tells what a reader saw so far.
+func (s *Store) LookAtReader(r Reader) (Reading, error) { return s.reading("busy_look", r) }
+
+// StopReader ends the reading.
+func (s *Store) StopReader(r Reader) (Reading, error) { return s.reading("busy_stop", r) }
+
+func (s *Store) reading(op string, r Reader) (out Reading, err error) {
+	var reply struct {
+		Good          int
+		Oldest        float64
+		Failed        []float64
+		Wrong, Errors []string
+	}
+	if err := s.Do(op, map[string]any{"name": r.Name}, &reply); err != nil {
+		return out, err
+	}
+	if len(reply.Errors) > 0 {
+		return out, fmt.Errorf("%w: %v", ErrWorker, reply.Errors)
+	}
+	out = Reading{Good: reply.Good, Oldest: unixTime(reply.Oldest), Wrong: reply.Wrong}
+	for _, at := range reply.Failed {
+		out.Failed = append(out.Failed, unixTime(at))
+	}
+	return out, nil
+}
+
 func unixTime(sec float64) time.Time { return time.Unix(0, int64(sec*1e9)) }

@@ -36,6 +36,9 @@ func (s *Service) registerSegments() {
 		r.Err = codeOf(s.cat.LeaveSegment(s.clock.Now(), clientID(q.SegmentID), clientID(q.ClientID), graceMs))
 		s.log.Info("segment is to be unmounted after a grace time", zap.String("segment", q.SegmentID.String()), zap.Int64("grace_ms", graceMs),
 			zap.String("client", q.ClientID.String()), zap.String("code", r.Err.String()))
+		if r.Err == 0 && graceMs > 0 && wire.IsDaemonClient(q.ClientID) {
+			s.evacuate(q.SegmentID)
+		}
 		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0) // the original counts both as one
 	})
 	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {

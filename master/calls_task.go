@@ -63,8 +63,11 @@ func (s *Service) registerTasks() error {
 			s.families.probeDone(q.ClientID)
 		} else {
 			payload := s.tasks.payloadOf(q.ClientID, q.Task.ID)
-			if r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task); r.Err == 0 && q.Task.Status == wire.TaskStatusFailed {
-				s.failedAt(payload)
+			if r.Err = s.tasks.finish(s.clock.Now(), q.ClientID, &q.Task); r.Err == 0 {
+				if q.Task.Status == wire.TaskStatusFailed {
+					s.failedAt(payload)
+				}
+				s.movedOn(q.Task.ID)
 			}
 		}
 		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
@@ -80,6 +83,9 @@ func (s *Service) registerTasks() error {
 	register(s, &wire.QueryTask, func(_ *peerConn, q *wire.QueryTaskRequest, r *wire.QueryTaskReply) {
 		var ok bool
 		if r.Value, ok = s.tasks.query(q.TaskID); !ok {
+			r.Value, ok = s.leavingTask(q.TaskID)
+		}
+		if !ok {
 			r.Err = wire.ErrTaskNotFound
 		}
 		s.calls.Count(wire.QueryTask.ID.Name(), r.Err != 0)

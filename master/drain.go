@@ -54,6 +54,9 @@ type drainJob struct {
 	blocked map[string]uint64 // by segment, of the walk under way and of the last whole one
 	walked  map[string]uint64
 	done    map[string]bool // segments on which nothing is left
+
+	leaving wire.UUID // the segment whose daemon leaves and asked for this; else zero
+	left    uint64    // copies on it when it was last looked at
 }
 
 // drainUnit is one object on one segment.
@@ -197,7 +200,7 @@ func (s *Service) cancelDrain(id wire.UUID) error {
 	switch {
 	case j == nil:
 		return errNoJob
-	case j.over() || len(j.active) > 0:
+	case j.over() || len(j.active) > 0 || j.leaving != (wire.UUID{}):
 		return catalog.ErrUnavailableStatus
 	}
 	s.endJob(j, jobCanceled, "Drain job canceled")
@@ -207,7 +210,7 @@ func (s *Service) cancelDrain(id wire.UUID) error {
 // endJob ends a job. Unless it succeeded, its segments take new objects again.
 func (s *Service) endJob(j *drainJob, state int, message string) {
 	now := s.clock.Now()
-	if state != jobSucceeded {
+	if state != jobSucceeded && j.leaving == (wire.UUID{}) {
 		for _, name := range j.plan.Segments {
 			_ = s.cat.SetSegmentState(now, name, catalog.SegmentOK, "", catalog.SegmentDraining, catalog.SegmentDrained, catalog.SegmentOK) // it may be gone
 		}

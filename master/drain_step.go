@@ -12,7 +12,27 @@ func (s *Service) stepDrains() {
 	defer s.drains.mu.Unlock()
 	for _, j := range s.drains.list {
 		if !j.over() {
+			if j.leaving != (wire.UUID{}) {
+				clear(j.tries) // the segment goes in any case: what failed is tried again as long as there is time
+			}
 			s.stepJob(j)
+		}
+	}
+}
+
+// movedOn brings the job that a task belongs to on at once: who did the task asks for the next.
+func (s *Service) movedOn(task wire.UUID) {
+	s.drains.mu.Lock()
+	defer s.drains.mu.Unlock()
+	for _, j := range s.drains.list {
+		if j.over() {
+			continue
+		}
+		for _, m := range j.active {
+			if m.task == task {
+				s.stepJob(j)
+				return
+			}
 		}
 	}
 }
@@ -22,6 +42,10 @@ func (s *Service) stepJob(j *drainJob) {
 	now := s.clock.Now()
 	if j.view.State == jobCreated {
 		j.view.State, j.view.Updated, j.view.Message = jobRunning, now, "Drain job running"
+	}
+	if j.leaving != (wire.UUID{}) {
+		s.stepLeaving(now, j)
+		return
 	}
 	gone, left := 0, false
 	for _, name := range j.plan.Segments {
@@ -95,7 +119,7 @@ func (s *Service) planMoves(now catalog.Time, j *drainJob, name string) (left bo
 	if room <= 0 {
 		return true
 	}
-	step := s.cat.DrainStep(now, name, room+len(j.active)+len(j.tries))
+	step := s.cat.DrainStep(now, name, room+len(j.active)+len(j.tries), j.leaving != (wire.UUID{}))
 	j.walked[name] += step.Blocked
 	hopeless := 0
 	for _, key := range step.Keys {
@@ -136,6 +160,9 @@ func (s *Service) askToMove(j *drainJob, u drainUnit) bool {
 		return false // its client does not answer
 	}
 	target := s.emptiest(j.plan.Targets, o.Size, replicas)
+	if target == "" && j.leaving != (wire.UUID{}) {
+		target = s.another(replicas, u.segment)
+	}
 	if target == "" {
 		return false
 	}

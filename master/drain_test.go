@@ -181,3 +181,94 @@ func TestRecordedDrainPages(t *testing.T) {
 		readExchange(t, name).compare(t, name, h)
 	}
 }
+
+// daemonClient gives a peer the id of a segment daemon.
+func (b *bed) daemonClient(d wire.Dialect) *peer {
+	b.t.Helper()
+	p := b.client(d)
+	id, err := wire.NewDaemonClientID()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	p.id = id
+	return p
+}
+
+// leaving asks how far the drain of a segment is whose daemon leaves.
+func (p *peer) leaving(id wire.UUID) (status wire.TaskStatus, at wire.DrainProgress) {
+	p.t.Helper()
+	r := invoke(p, &wire.QueryTask, &wire.QueryTaskRequest{TaskID: id})
+	expect(p.t, "query", r.Err, 0)
+	if err := json.Unmarshal([]byte(r.Value.Message), &at); err != nil {
+		p.t.Fatal(err)
+	}
+	return r.Value.Status, at
+}
+
+// TestDaemonLeaves moves what is on the segment of a daemon that leaves, the leased and the pinned as well: each task asked
+// for at once after the one before, without a tick in between.
+func TestDaemonLeaves(t *testing.T) {
+	b := newBed(t)
+	p := b.daemonClient(wire.V13)
+	seg := p.mount("a", 1<<44, mib).ID
+	p.putOn("a", "k0", 1000)
+	p.putOn("a", "k1", 1000)
+	cfg := oneCopy()
+	cfg.WithHardPin, cfg.PreferredSegment = true, "a"
+	expect(t, "put", invoke(p, &wire.PutStart, &wire.PutStartRequest{ClientID: p.id, Key: "pinned", Size: 9, Config: cfg}).Err, 0)
+	expect(t, "end", p.putEnd("pinned"), 0)
+	q := b.client(wire.V14)
+	q.mount("b", 1<<45, mib)
+	twice := oneCopy()
+	twice.ReplicaNum = 2
+	expect(t, "put", invoke(p, &wire.PutStart, &wire.PutStartRequest{ClientID: p.id, Key: "twice", Size: 9, Config: twice}).Err, 0)
+	expect(t, "end", p.putEnd("twice"), 0)
+	expect(t, "a lease", p.get("k1").Err, 0)
+	leave := func() wire.ErrorCode {
+		return invoke(p, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{SegmentID: seg, ClientID: p.id, GracePeriodMs: 600_000}).Err
+	}
+	expect(t, "leave", leave(), 0)
+	status, at := p.leaving(seg)
+	expect(t, "status", status, wire.TaskStatusProcessing)
+	expect(t, "left", at.Left, 4)
+	waitFor(t, "everything is moved", func() bool {
+		p.work()
+		_, at = p.leaving(seg)
+		return at.Left == 0
+	})
+	expect(t, "moved", at.Moved, 4)
+	for _, key := range []string{"k0", "k1", "pinned", "twice"} {
+		expect(t, key, endpointsOf(p.get(key).Value.Replicas), "[b:15001]")
+	}
+	expect(t, "leave again", leave(), 0)
+	expect(t, "unmount", invoke(p, &wire.UnmountSegment, &wire.UnmountSegmentRequest{SegmentID: seg, ClientID: p.id}).Err, 0)
+	waitFor(t, "the job is over", func() bool { s, _ := p.leaving(seg); return s == wire.TaskStatusSuccess })
+}
+
+// TestDaemonLeavesWithTooLittleRoom has a daemon leave while no other segment has room for all: what is left is counted, and a
+// segment that comes later takes it.
+func TestDaemonLeavesWithTooLittleRoom(t *testing.T) {
+	b := newBed(t)
+	p := b.daemonClient(wire.V13)
+	seg := p.mount("a", 1<<44, 8*mib).ID
+	for _, key := range []string{"k0", "k1", "k2"} {
+		p.putOn("a", key, 2*mib)
+	}
+	b.client(wire.V14).mount("b", 1<<45, 2*mib)
+	expect(t, "leave", invoke(p, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{SegmentID: seg, ClientID: p.id, GracePeriodMs: 600_000}).Err, 0)
+	var at wire.DrainProgress
+	waitFor(t, "one is moved", func() bool {
+		p.work()
+		_, at = p.leaving(seg)
+		return at.Moved == 1 && at.Active == 0
+	})
+	expect(t, "left", at.Left, 2)
+	b.client(wire.V14).mount("c", 1<<46, 8*mib)
+	waitFor(t, "the others are moved", func() bool {
+		p.work()
+		_, at = p.leaving(seg)
+		return at.Left == 0
+	})
+	r := invoke(p, &wire.QueryTask, &wire.QueryTaskRequest{TaskID: newID()})
+	expect(t, "of another segment", r.Err, wire.ErrTaskNotFound)
+}

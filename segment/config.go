@@ -80,10 +80,14 @@ type Config struct {
 	MasterGRPCPort int
 	// TaskWorkers is how many copy tasks run at once.
 	TaskWorkers int
+	// DrainTimeout is how long leaving may take until what lies on the segment is moved elsewhere; 0 moves nothing.
+	DrainTimeout time.Duration
 	// LeaveTimeout bounds what leaving may take when nobody answers.
 	LeaveTimeout time.Duration
 	// PortsFile, when set, is written with the real ports once all of them are open.
 	PortsFile string
+	// Sockets were opened by the supervisor; Open takes them over.
+	Sockets Sockets
 	// Version is what GET /version answers.
 	Version string
 
@@ -269,6 +273,8 @@ func (c *Config) validateValues() error {
 		return fmt.Errorf("--task_workers=%d: want 1 to %d", c.TaskWorkers, limits.SegmentTaskWorkersMax)
 	case c.MasterGRPCPort < -1 || c.MasterGRPCPort > 65535 || c.MasterGRPCPort == 0:
 		return fmt.Errorf("--master_grpc_port=%d: want 1 to 65535, or -1 for no stream", c.MasterGRPCPort)
+	case c.DrainTimeout < 0 || c.DrainTimeout > limits.SegmentDrainMaxMs*time.Millisecond:
+		return fmt.Errorf("--drain_timeout=%d: want 0 to %d seconds", int64(c.DrainTimeout/time.Second), limits.SegmentDrainMaxMs/1000)
 	case c.PingEvery <= 0 || c.FetchEvery <= 0 || c.LeaveTimeout <= 0:
 		return errors.New("an interval is not positive")
 	}
@@ -353,6 +359,9 @@ func (c *Config) String() string {
 	add("fresh", c.Fresh)
 	add("task_workers", c.TaskWorkers)
 	add("master_grpc_port", c.MasterGRPCPort)
+	if c.DrainTimeout > 0 {
+		add("drain_timeout", int64(c.DrainTimeout/time.Second))
+	}
 	if c.PortsFile != "" {
 		add("ports_file", c.PortsFile)
 	}

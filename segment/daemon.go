@@ -50,8 +50,9 @@ type Daemon struct {
 
 	remountWanted chan struct{}
 	taskQueue     chan wire.TaskAssignment
-	tasksWait     chan struct{} // has one when the master says so
+	tasksWait     chan struct{} // has one when the master says so, or when a task has ended
 	attachments   atomic.Uint64 // streams that a master has welcomed
+	drained       drainStatus
 	health        health
 	count         counters
 	times         callTimes
@@ -236,14 +237,14 @@ func (d *Daemon) Ports() Ports { return d.listeners.ports() }
 // State is the segment's identity. It does not change.
 func (d *Daemon) State() State { return *d.state }
 
-// Run serves, mounts and keeps the segment mounted until the context ends; then it leaves the pool and removes the
-// arena, or, when the context's cause is ErrStay, leaves everything as it is. An error means that a port of the daemon
-// failed; the arena stays then as well.
+// Run serves, mounts and keeps the segment mounted until the context ends; then it has the segment drained if there is
+// time for that, leaves the pool and removes the arena, or, when the context's cause is ErrStay, leaves everything as it is.
+// A *LeftError means that copies were left on the segment, any other that a port of the daemon failed; the arena stays then.
 func (d *Daemon) Run(ctx context.Context) error {
 	ports := d.Ports()
 	d.log.Info("serving", zap.String("endpoint", d.state.Endpoint), zap.Int("te_port", ports.TE), zap.Int("data_port", ports.Data),
 		zap.Int("http_port", ports.HTTP), zap.String("arena", d.arena.Path()), zap.String("base", fmt.Sprintf("%#x", d.state.Base)))
-	active, stop := context.WithCancelCause(ctx)
+	active, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -284,7 +285,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	for range d.cfg.TaskWorkers {
 		act(d.workTasks)
 	}
-	<-active.Done()
+	var left error
+	select {
+	case <-active.Done():
+	case <-ctx.Done():
+		if d.cfg.DrainTimeout > 0 && !errors.Is(context.Cause(ctx), ErrStay) {
+			left = d.drain(active)
+		}
+		stop(context.Cause(ctx))
+	}
 	_ = actors.Wait() // none of them returns an error
 	stays := errors.Is(context.Cause(active), ErrStay)
 	if !stays {
@@ -295,7 +304,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		sleep(context.WithoutCancel(ctx), limits.SegmentLingerMs*time.Millisecond)
 	}
 	stopServing()
-	return errors.Join(servers.Wait(), d.close(stays))
+	return errors.Join(servers.Wait(), d.close(stays), left)
 }
 
 // leave takes the segment out of the pool, in the order in which it came, each step within a bound.

@@ -22,6 +22,7 @@ type fakeMaster struct {
 	waiting  map[wire.UUID][]wire.TaskAssignment
 	copies   map[string]copyPlan
 	refuse   map[wire.CallID]wire.ErrorCode
+	drains   []string // what QueryTask says of a drain, one after the other, the last for ever; none: it knows none
 
 	events chan string
 	stop   func()
@@ -147,7 +148,26 @@ func (m *fakeMaster) answer(id wire.CallID, body, dst []byte) ([]byte, error) {
 			m.events <- "task " + q.Task.Status.String() + " " + q.Task.Message
 		})
 	}
+	if id == wire.CallGracefulUnmountSegment {
+		return reply(m, &wire.GracefulUnmountSegment, body, dst, func(*wire.GracefulUnmountSegmentRequest, *void) {})
+	}
+	if id == wire.CallQueryTask {
+		return reply(m, &wire.QueryTask, body, dst, m.answerDrain)
+	}
 	return m.answerCopy(id, body, dst)
+}
+
+func (m *fakeMaster) answerDrain(q *wire.QueryTaskRequest, r *wire.QueryTaskReply) {
+	if len(m.drains) == 0 {
+		r.Err = wire.ErrTaskNotFound
+		return
+	}
+	r.Value = wire.QueryTaskResponse{ID: q.TaskID, Status: wire.TaskStatusProcessing, Message: m.drains[0]}
+	if len(m.drains) > 1 {
+		m.drains = m.drains[1:]
+	} else if m.drains[0] == `{"left":0}` {
+		r.Value.Status = wire.TaskStatusSuccess
+	}
 }
 
 func (m *fakeMaster) answerCopy(id wire.CallID, body, dst []byte) ([]byte, error) {

@@ -55,6 +55,7 @@ func (d *Daemon) httpHandler() http.Handler {
 		"/metrics":         d.serveMetrics,
 		"/metrics/summary": d.serveSummary,
 		"/limits":          d.serveLimits,
+		"/drain":           d.serveDrain,
 		"/version":         d.serveVersion,
 	}
 	if os.Getenv(metricsSwitch) == "0" {

@@ -23,17 +23,20 @@ type listeners struct {
 // listenFixed binds what the configuration fixes. It comes before the arena is looked at, so that a busy port is told
 // as such.
 func (l *listeners) listenFixed(c *Config) (err error) {
-	if c.HTTPPort > 0 {
+	if err := l.takeSockets(c); err != nil {
+		return err
+	}
+	if l.http == nil && c.HTTPPort > 0 {
 		if l.http, err = listen(c.BindAddress, c.HTTPPort, "--http_port"); err != nil {
 			return err
 		}
 	}
-	if c.TEPort != 0 {
+	if l.handshake == nil && c.TEPort != 0 {
 		if l.handshake, err = listen(c.BindAddress, c.TEPort, "--te_port"); err != nil {
 			return err
 		}
 	}
-	if c.DataPort != 0 {
+	if l.data == nil && c.DataPort != 0 {
 		if l.data, err = listen(c.BindAddress, c.DataPort, "--data_port"); err != nil {
 			return err
 		}
@@ -74,7 +77,7 @@ func (l *listeners) listenRest(c *Config, cl *claim) error {
 	if err := pick(&l.data, func(s *State) int { return s.DataPort }, usualDataPort(c), "--data_port"); err != nil {
 		return err
 	}
-	if c.HTTPPort != 0 {
+	if c.HTTPPort != 0 || l.http != nil {
 		return nil
 	}
 	var err error

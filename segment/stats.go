@@ -79,6 +79,14 @@ var allSeries = []series{
 	{"tasks_failed_total", "counter", "Copy and move tasks that failed", func(s *snapshot) uint64 { return s.d.count.tasksFailed.Load() }},
 	{"task_bytes_total", "counter", "Bytes written to other segments by tasks", func(s *snapshot) uint64 { return s.d.count.taskBytes.Load() }},
 	{"task_writes_over_tcp_total", "counter", "Writes of tasks that failed over RDMA and were done over tcp", func(s *snapshot) uint64 { return s.d.count.taskOverTCP.Load() }},
+	{"drain_left", "gauge", "Copies still on the segment while the daemon leaves", func(s *snapshot) uint64 {
+		p, _, _ := s.d.drained.get()
+		return p.Left
+	}},
+	{"drain_moved_total", "counter", "Copies moved off the segment since the daemon began to leave", func(s *snapshot) uint64 {
+		p, _, _ := s.d.drained.get()
+		return p.Moved
+	}},
 	{"tasks_queued", "gauge", "Tasks that wait for a worker", func(s *snapshot) uint64 { return uint64(len(s.d.taskQueue)) }},
 }
 

@@ -63,6 +63,7 @@ func (d *Daemon) workTasks(ctx context.Context) {
 			return
 		case t := <-d.taskQueue:
 			d.runTask(ctx, &t)
+			d.fetchSoon() // the master may have had the next one wait for this
 		}
 	}
 }

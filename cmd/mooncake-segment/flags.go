@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -37,6 +38,7 @@ type options struct {
 	sizeText, rcvLowatText, sndBufText string
 	tePort, dataPort, httpPort         int32
 	taskWorkers, masterGRPCPort        int32
+	drainTimeoutSec                    int32
 	enableHTTP                         bool
 	checkConfig                        bool
 	logLevel, configPath               string
@@ -87,6 +89,7 @@ func newOptions(programName string) *options {
 	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
 	f.Int32Var(&o.masterGRPCPort, "master_grpc_port", int32(c.MasterGRPCPort), "gRPC port of the master, on its host: tasks come at once where it offers a stream; -1 asks for none")
 	f.Int32Var(&o.taskWorkers, "task_workers", int32(c.TaskWorkers), "copy tasks carried out at once")
+	f.Int32Var(&o.drainTimeoutSec, "drain_timeout", 0, "seconds that leaving (SIGTERM) may take until the objects on the segment are moved elsewhere; 0 leaves at once")
 	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file as JSON, once they are open")
 	f.BoolVar(&o.enableHTTP, "enable_http_server", !o.asClient, "serve /health and /metrics on --http_port")
 	f.BoolVar(&o.checkConfig, "check_config", false, "check the configuration, print it and end")
@@ -161,7 +164,7 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		return nil, nil, err
 	}
 	c.TEPort, c.DataPort, c.TaskWorkers, c.MasterGRPCPort = int(o.tePort), int(o.dataPort), int(o.taskWorkers), int(o.masterGRPCPort)
-	c.HTTPPort = int(o.httpPort)
+	c.HTTPPort, c.DrainTimeout = int(o.httpPort), time.Duration(o.drainTimeoutSec)*time.Second
 	if !o.enableHTTP {
 		c.HTTPPort = -1
 	}

@@ -78,6 +78,9 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	}
 	ctx, stop := untilSignal(context.Background(), log)
 	defer stop()
+	if cfg.Sockets, err = segment.InheritedSockets(lookupEnv); err != nil {
+		return fail(name, err)
+	}
 	d, err := segment.Open(ctx, *cfg, log)
 	if err != nil {
 		return fail(name, err)
@@ -85,10 +88,29 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	r := reloader{name: name, args: args, lookupEnv: lookupEnv, flags: opts.flags, level: level, log: log, allowPeers: d.AllowPeers}
 	defer r.start(hangups)()
 	if err := d.Run(ctx); err != nil {
-		return fail(name, err)
+		return ended(name, err)
 	}
 	log.Info("ended")
 	return 0
+}
+
+// Exit codes of a daemon that left with --drain_timeout: copies remained on its segment, or nobody knows.
+const (
+	exitLeft    = 3
+	exitUnknown = 4
+)
+
+// ended tells why a daemon that ran ended, and gives its exit code.
+func ended(name string, err error) int {
+	code := fail(name, err)
+	var left *segment.LeftError
+	switch {
+	case !errors.As(err, &left):
+		return code
+	case left.Known:
+		return exitLeft
+	}
+	return exitUnknown
 }
 
 // fail prints the one line that says why the program ends.

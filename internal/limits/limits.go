@@ -1296,3 +1296,20 @@ const (
 	// calls that are being answered end first.
 	TransferMs = 30_000
 )
+
+// Daemons that leave, come back and grow.
+const (
+	// DrainLeavingConcurrency is how many objects are moved at a time off a segment whose daemon leaves: what its queue of
+	// tasks holds, so that it never waits for the master.
+	DrainLeavingConcurrency = SegmentTaskQueue
+	// SegmentDrainPollMs is how often a daemon that leaves asks how far its drain is.
+	SegmentDrainPollMs = 100
+	// SegmentDrainLogMs is how often it says so in its log.
+	SegmentDrainLogMs = 1000
+	// SegmentDrainMarginMs is how much longer than the daemon the master keeps a segment that is drained: the daemon decides.
+	SegmentDrainMarginMs = 30_000
+	// SegmentSockets bounds the sockets that a supervisor passes: a daemon has three.
+	SegmentSockets = 3
+	// SegmentDrainMaxMs bounds --drain_timeout: a day.
+	SegmentDrainMaxMs = 24 * 3600 * 1000
+)

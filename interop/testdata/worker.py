@@ -445,6 +445,39 @@ class Follower:
         }
 
 
+class Reader:
+    """Reads known objects at random from several threads until it is told to stop, and remembers what went wrong and when it began."""
+
+    def __init__(self, r):
+        self.st, self.r, self.over = STORES[r["store"]], r, threading.Event()
+        self.items = [(i["key"], blob(i["size"], i["seed"])) for i in r["items"]]
+        self.good, self.last = [0] * r["threads"], [0] * r["threads"]  # per thread: reads, and when the last good one began
+        self.failed, self.wrong, self.errors = [], [], []
+        self.threads = [threading.Thread(target=self.work, args=(t,)) for t in range(r["threads"])]
+        for t in self.threads:
+            t.start()
+
+    def work(self, thread):
+        dice = random.Random(thread)
+        try:
+            while not self.over.is_set():
+                key, want = self.items[dice.randrange(len(self.items))]
+                began = time.time()
+                got = self.st.get(key)
+                if len(got) == 0:
+                    self.failed.append(began)
+                elif got != want:
+                    self.wrong.append(f"{key}: {len(got)} bytes")
+                else:
+                    self.good[thread], self.last[thread] = self.good[thread] + 1, began
+                self.over.wait(self.r["pace_ms"] / 1000)
+        except Exception as e:
+            self.errors.append(f"{type(e).__name__}: {e}")
+
+    def state(self):
+        return {"good": sum(self.good), "oldest": min(self.last), "failed": list(self.failed), "wrong": self.wrong[:3], "errors": self.errors}
+
+
 def values_of(size):
     """The values of a lane, by number: they repeat after 251."""
     return [blob(size, seed) for seed in range(1, 252)]
@@ -455,7 +488,7 @@ BUSY = {}
 
 @op
 def busy_start(r):
-    BUSY[r["name"]] = {"flood": Flood, "follower": Follower}[r["kind"]](r)
+    BUSY[r["name"]] = {"flood": Flood, "follower": Follower, "reader": Reader}[r["kind"]](r)
     return True
 
 
@@ -465,6 +498,12 @@ def busy_state(r):
     lanes = BUSY[r["name"]].acked
     last = [lane[-1][1] for lane in map(list, lanes) if lane]
     return {"acked": sum(map(len, lanes)), "last": max(last, default=0)}
+
+
+@op
+def busy_look(r):
+    """What busy_stop answers, so far."""
+    return BUSY[r["name"]].state()
 
 
 @op
