@@ -117,7 +117,7 @@ func (b *balancer) pair(list []healTarget) (from, to *healTarget, apart float64)
 func (s *Service) moveSome(now catalog.Time, from, to *healTarget) (asked int) {
 	h := s.healer
 	b := &h.moves
-	step := s.cat.DrainStep(now, from.name, min(h.tasks, limits.RebalanceLooks))
+	step := s.cat.DrainStep(now, from.name, min(h.tasks, limits.RebalanceLooks), false)
 	for _, key := range step.Keys {
 		if h.budget <= 0 || len(b.active) >= h.tasks || b.use(from)-b.use(to) < limits.RebalanceStop {
 			break
