@@ -271,8 +271,11 @@ func (m *Member) standBy(ctx context.Context, h *History) (*Term, error) {
 		if view.Created == 0 || h.anew {
 			m.state.Store(StateCandidate)
 			t, err := m.campaign(ctx, h)
-			if t != nil || errors.Is(err, errHole) || ctx.Err() != nil {
+			if t != nil || errors.Is(err, errHole) {
 				return t, err
+			}
+			if ctx.Err() != nil { // a campaign that another won has no error of its own
+				return nil, ctx.Err()
 			}
 			if h.anew { // somebody else may lead, on what there is
 				_ = pause(ctx, limits.LogRetryMs*time.Millisecond) // the caller asks for the end

@@ -281,6 +281,41 @@ func TestCampaignThatFails(t *testing.T) {
 	m.Ended(term)
 }
 
+// overtaken is an etcd in which another always was faster, and in which the member is told to end as it learns that.
+type overtaken struct {
+	*etcdkv.Cluster
+	end func()
+}
+
+func (s *overtaken) Txn(_ context.Context, _ []etcdkv.Condition, _, otherwise []etcdkv.Op) (etcdkv.Outcome, error) {
+	s.end()
+	return etcdkv.Outcome{Revision: 1, Got: make([][]etcdkv.KV, len(otherwise))}, nil
+}
+
+// TestEndOfAnOvertakenMember ends a member in the moment in which another wins: it leads nothing, and says that it was ended.
+func TestEndOfAnOvertakenMember(t *testing.T) {
+	etcd, err := etcdfake.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Stop()
+	cfg, err := frozenConfig([]string{etcd.Address()}, "a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg.Store = &overtaken{Cluster: cfg.Store.(*etcdkv.Cluster), end: cancel}
+	m, err := OpenMember(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if term, _, err := m.Lead(ctx); term != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("term %v, %v", term, err)
+	}
+}
+
 // TestEtcdStaysBounded writes many small records: keys are joined, joined again, and replaced by snapshots; a standby that
 // starts at any time has the whole.
 func TestEtcdStaysBounded(t *testing.T) {
