@@ -1,4 +1,4 @@
-# make build | man | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards
+# make build | man | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards | rollout-times
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -37,7 +37,7 @@ define tested
 	exit $$status
 endef
 
-.PHONY: build man install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards clean distclean
+.PHONY: build man install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards rollout-times clean distclean
 
 build:
 	@mkdir -p bin
@@ -118,6 +118,11 @@ vm: prepare
 dashboards:
 	@go run ./interop/prepare demo
 	@go run ./interop/dashboards
+
+# How long rollouts take from hand to hand: the client in Go, an unchanged wheel, and Ray where RAY_PYTHON names an interpreter with it.
+rollout-times:
+	@go run ./interop/prepare demo
+	@go run ./interop/rollouttimes $(if $(RAY_PYTHON),-ray-python $(RAY_PYTHON)) $(ARGS)
 
 fuzz:
 	@go list -f '{{$$p := .ImportPath}}{{range .TestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$.Dir}}/{{.}}{{"\n"}}{{end}}' ./... | \

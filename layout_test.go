@@ -67,6 +67,8 @@ var imports = map[string][]string{
 	"wire/gen":           {"wire", "wire/pack", "internal"},
 	"interop/prepare":    {"interop"},
 	"interop/verdict":    {"internal/limits"},
+
+	"interop/rollouttimes": {"interop", "client", "bundle"},
 }
 
 // pure packages decide or decode and touch nothing of the world: no clock, no goroutine, no socket, no disk.

@@ -50,6 +50,15 @@ type answer struct {
 func startClient(env *Environment, script string, more ...string) (*Client, error) {
 	cmd := exec.Command(env.Python, "-u", script)
 	cmd.Env = env.environ(more...)
+	c, err := startWorker("client "+env.Release.Version(), cmd)
+	if err == nil {
+		c.Release = env.Release
+	}
+	return c, err
+}
+
+// startWorker runs a program that takes and answers lines of JSON.
+func startWorker(name string, cmd *exec.Cmd) (*Client, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -58,8 +67,8 @@ func startClient(env *Environment, script string, more ...string) (*Client, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Release: env.Release, in: in, answers: make(chan answer, 1)}
-	if c.proc, err = startProcess("client "+env.Release.Version(), cmd, nil); err != nil {
+	c := &Client{in: in, answers: make(chan answer, 1)}
+	if c.proc, err = startProcess(name, cmd, nil); err != nil {
 		return nil, err
 	}
 	go c.read(out)

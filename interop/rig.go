@@ -180,11 +180,26 @@ func (r *Rig) StartClient(release Release, env ...string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.keep(c), nil
+}
+
+// StartWorker starts another program that takes and answers lines of JSON as the worker inside a client does. A script in Python
+// finds the module rollout, of which the content of bundles comes, in the rig's folder.
+func (r *Rig) StartWorker(name string, cmd *exec.Cmd) (*Client, error) {
+	c, err := startWorker(name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return r.keep(c), nil
+}
+
+// keep notes a client, so that Close ends it.
+func (r *Rig) keep(c *Client) *Client {
 	c.Limit, c.grace = r.slow(DefaultCallLimit), r.slow(leaveLimit)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients = append(r.clients, c)
-	return c, nil
+	return c
 }
 
 // program is one of the wheel's own executables.

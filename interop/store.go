@@ -187,6 +187,7 @@ type Bundle struct {
 	Longest int // of a row's answer, in tokens; zero is 700
 	Chunk   int // bytes; zero is the client's default
 	Config  Config
+	Only    []string // the fields it has; none means all
 
 	PauseAfter int // writes after which a put stands still, if PauseSec is set
 	PauseSec   int
@@ -194,7 +195,7 @@ type Bundle struct {
 
 func (b Bundle) args() map[string]any {
 	return map[string]any{
-		"rows": b.Rows, "seed": b.Seed, "longest": b.Longest, "chunk": b.Chunk, "config": b.Config,
+		"rows": b.Rows, "seed": b.Seed, "longest": b.Longest, "chunk": b.Chunk, "config": b.Config, "only": b.Only,
 		"pause_after": b.PauseAfter, "pause_sec": b.PauseSec,
 	}
 }

@@ -56,7 +56,7 @@ def schemas():
 
 
 def ragged_bytes(data):
-    return sum(row.nbytes for name in RAGGED for row in data[name])
+    return sum(row.nbytes for name in RAGGED for row in data.get(name, ()))
 
 
 def difference(got, want):

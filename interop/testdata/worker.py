@@ -541,11 +541,18 @@ def transfer(r, st=None):
     return MooncakeBundleTransfer(st or STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
 
 
+def content(r):
+    """The bundle of a request: all fields, or only some."""
+    data = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
+    return {name: data[name] for name in r.get("only") or data}
+
+
 @op
 def bundle_put(r):
     from mooncake.structured_object_store import export_ref
 
-    data = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
+    data = content(r)
+    schemas = {name: schema for name, schema in rollout.schemas().items() if name in data}
     more = {}
     if r.get("chunk"):
         more["chunk_bytes"] = r["chunk"]
@@ -555,7 +562,7 @@ def bundle_put(r):
     if r.get("pause_sec"):
         st = BeforeWrite(st, r["pause_after"], lambda: time.sleep(r["pause_sec"]))
     start = time.perf_counter()
-    ref = transfer(r, st).put(data, type="dict", namespace="miles", field_schemas=rollout.schemas(), **more)
+    ref = transfer(r, st).put(data, type="dict", namespace="miles", field_schemas=schemas, **more)
     ms = (time.perf_counter() - start) * 1e3
     return {"handle": export_ref(ref), "bytes": rollout.ragged_bytes(data), "ms": ms}
 
@@ -574,7 +581,7 @@ def bundle_get(r):
     start = time.perf_counter()
     got = t.get(import_ref(r["handle"]), type="dict", **more)
     ms = (time.perf_counter() - start) * 1e3
-    want = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
+    want = content(r)
     if r.get("fields"):
         want = {name: want[name] for name in r["fields"]}
     if rows:
