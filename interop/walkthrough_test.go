@@ -231,7 +231,13 @@ func startNode(t *testing.T, r *Rig, number int, work string) *walkNode {
 	}
 	python := modules
 	if *milesCheckout != "" {
-		python = *milesCheckout + ":" + filepath.Join(modules, "noray")
+		if python, err = filepath.Abs(*milesCheckout); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(python, "miles/utils/object_store.py")); err != nil {
+			t.Fatalf("-miles %s is no checkout of Miles: %v", *milesCheckout, err)
+		}
+		python += ":" + filepath.Join(modules, "noray")
 	}
 	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "bash", "--norc")
 	cmd.Dir = work
