@@ -7,8 +7,8 @@
 // It refuses to know how the daemons work inside: everything goes through their command lines, ports and HTTP pages.
 //
 // Rules. Every process is started by a Rig and stopped by it, by pid; a child dies with its parent. Nothing listens or
-// connects outside 127.0.0.1. Ports come from Ports, which keeps clear of the kernel's ephemeral range and of the ranges
-// the wheels choose from. Setting up an environment is idempotent and safe between processes (file lock).
+// connects outside 127.0.0.1, but in network namespaces of its own. Ports come from Ports, which keeps clear of the kernel's
+// ephemeral range and of the ranges the wheels choose from. Setting up an environment is idempotent and safe between processes (file lock).
 //
 //	rig, err := interop.NewRig(dir)
 //	defer rig.Close()

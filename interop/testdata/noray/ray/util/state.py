@@ -1,0 +1,2 @@
+def list_nodes(*_, **__):
+    raise RuntimeError("Ray is left out")
