@@ -43,9 +43,10 @@ type Rig struct {
 	memory  string // folder for arenas
 	ports   Ports
 	closing sync.Mutex // held by Close throughout; taken before mu
-	mu      sync.Mutex // guards the two lists
+	mu      sync.Mutex // guards what follows
 	procs   []*Process
 	clients []*Client
+	streams map[string]int // gRPC port of each of our masters, by its address for calls
 }
 
 // NewRig makes a rig with a scratch folder of its own inside dir.
