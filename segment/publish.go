@@ -91,7 +91,8 @@ func (d *Daemon) publish(ctx context.Context) error {
 // has. A request that is cut off here may reach the server later, behind the one that removes the keys, and they would stay.
 func (d *Daemon) unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.SegmentPublishMs*time.Millisecond)
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d.cfg.LeaveTimeout, cancel) })
+	grace := d.cfg.LeaveTimeout
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	return own, func() {
 		stop()
 		cancel()
