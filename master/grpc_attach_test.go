@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 
 	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/bundle"
@@ -138,6 +141,65 @@ func TestAttach(t *testing.T) {
 	if n := len(b.service.attached.list); n > 0 {
 		t.Errorf("%d streams are left", n)
 	}
+}
+
+// grpcFrom connects from another address of this host.
+func (b *bed) grpcFrom(address string) *grpcPeer {
+	b.t.Helper()
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := grpc.NewClient("127.0.0.1:"+strconv.Itoa(b.Ports().GRPC), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return from.DialContext(ctx, "tcp", to) }))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close() })
+	return &grpcPeer{ClientConn: conn}
+}
+
+// TestAttachOfAStranger has somebody else name the client of a daemon, which is no secret: the daemon keeps its stream, and the
+// stranger is asked for nothing. An owner may come from where its segments are.
+func TestAttachOfAStranger(t *testing.T) {
+	b := newBed(t, withGRPC)
+	p := b.client(wire.V13)
+	p.mount("a", 1<<32, 1<<20)
+	owner := b.grpc().welcomed(t, p.id)
+	_, err := b.grpcFrom("127.0.0.2").attachAs(t, p.id).Recv()
+	refusedAs(t, "a stream in the name of another", err, codes.PermissionDenied)
+	done := make(chan []byte, 1)
+	go func() {
+		data, _ := b.service.attached.read(soon(t), p.id, 1<<32, 4)
+		done <- data
+	}()
+	for q := (*mooncakev1.ReadRequest)(nil); q == nil; {
+		reply, err := owner.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q = reply.GetRead(); q != nil {
+			_ = owner.Send(readOf(q.GetNumber(), []byte("mine"), ""))
+		}
+	}
+	if got := <-done; string(got) != "mine" {
+		t.Errorf("the owner was asked and %q came", got)
+	}
+	p.mount("127.0.0.2", 1<<33, 1<<20)
+	b.grpcFrom("127.0.0.2").welcomed(t, p.id)
+}
+
+// TestGiantAnswer ends the stream of a daemon that sends more than it can have been asked for.
+func TestGiantAnswer(t *testing.T) {
+	b := newBed(t, withGRPC)
+	p := b.client(wire.V13)
+	p.mount("a", 1<<32, 1<<20)
+	stream := b.grpc().welcomed(t, p.id)
+	if err := stream.Send(readOf(1, make([]byte, limits.AttachReadBytes+1), "")); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	refusedAs(t, "an answer to nothing", err, codes.InvalidArgument)
 }
 
 // TestVerifiedManifests has the owner give the bytes of manifests: a bundle stays what it is when all that its manifest names
