@@ -256,8 +256,29 @@ func TestVerifiedManifests(t *testing.T) {
 		if info, _, _ := b.service.cat.Bundle(b.service.clock.Now(), id); info.State != c.state {
 			t.Errorf("%d: %v, want %v", i, info.State, c.state)
 		}
+		if got, want := b.service.Verified(id), c.state == catalog.BundlePublished && !c.garbage; got != want {
+			t.Errorf("%d: verified %v, want %v", i, got, want)
+		}
+	}
+	if f := b.service.BundleFigures(); f.Verified != 1 || f.Missed != 2 || f.Unseen != 1 {
+		t.Errorf("figures %+v", f)
+	}
+	if _, text, _ := adminGet(t, b, bundlesPath); strings.Count(text, `"verified":true`) != 1 {
+		t.Errorf("the list is %s", text)
 	}
 	if v := &b.service.verifier; v.verified.Load() != 1 || v.damaged.Load() != 2 {
 		t.Errorf("%d verified, %d damaged", v.verified.Load(), v.damaged.Load())
+	}
+}
+
+// TestVerifierForgets remembers a bounded number of bundles, the last ones.
+func TestVerifierForgets(t *testing.T) {
+	var v verifier
+	for i := range limits.VerifyRemembered + 2 {
+		v.note(strconv.Itoa(i))
+		v.note(strconv.Itoa(i))
+	}
+	if v.knows("0") || v.knows("1") || !v.knows("2") || !v.knows(strconv.Itoa(limits.VerifyRemembered+1)) || len(v.known) != limits.VerifyRemembered {
+		t.Errorf("%d are remembered", len(v.known))
 	}
 }

@@ -129,10 +129,24 @@ func TestAttachReads(t *testing.T) {
 		address, size uint64
 		given         bool
 	}{
-		{base, 1, true}, {base + 7, most, true}, {base + size - most, most, true}, {base + size - 1, 1, true}, {base + size, 0, true}, {base, 0, true},
-		{base, most + 1, false}, {base, size, false}, {base - 1, 1, false}, {0, 1, false}, {0, 0, false},
-		{base + size, 1, false}, {base + size - 1, 2, false}, {base + size + 1, 0, false},
-		{^uint64(0), 1, false}, {base, ^uint64(0), false}, {base + 1, ^uint64(0), false}, {^uint64(0), ^uint64(0), false},
+		{base, 1, true},
+		{base + 7, most, true},
+		{base + size - most, most, true},
+		{base + size - 1, 1, true},
+		{base + size, 0, true},
+		{base, 0, true},
+		{base, most + 1, false},
+		{base, size, false},
+		{base - 1, 1, false},
+		{0, 1, false},
+		{0, 0, false},
+		{base + size, 1, false},
+		{base + size - 1, 2, false},
+		{base + size + 1, 0, false},
+		{^uint64(0), 1, false},
+		{base, ^uint64(0), false},
+		{base + 1, ^uint64(0), false},
+		{^uint64(0), ^uint64(0), false},
 	} {
 		got := s.read(t, &mooncakev1.ReadRequest{Number: uint64(i + 1), Address: c.address, Size: c.size})
 		switch {
