@@ -33,11 +33,12 @@ func (d *Daemon) stayAttached(ctx context.Context) {
 			if err = d.attachTo(ctx, reign, hostport.Join(hostOnly(master), d.cfg.MasterGRPCPort)); ctx.Err() != nil {
 				return
 			}
-			if d.attachments.Load() > before {
-				said = codes.OK
-			}
 			code := status.Code(err)
-			if reign.Err() == nil && code != said {
+			switch {
+			case d.attachments.Load() > before: // it was there, and most often is again at once
+				said = codes.OK
+				d.log.Debug("the stream to the master has ended", zap.String("master", master), zap.Error(err))
+			case reign.Err() == nil && code != said:
 				said = code
 				d.log.Info("no stream to the master: tasks are fetched at intervals", zap.String("master", master), zap.Error(err), zap.String("hint", d.hintFor(code)))
 			}
