@@ -55,7 +55,7 @@ func NewRig(dir string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"worker.py", "rollout.py"} {
+	for _, name := range []string{"worker.py", "values.py", "rollout.py"} {
 		text, err := scripts.ReadFile("testdata/" + name)
 		if err != nil {
 			return nil, err
