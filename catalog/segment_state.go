@@ -55,6 +55,20 @@ func (c *Catalog) LeaveSegment(now Time, id, client UUID, graceMs int64) error {
 	return nil
 }
 
+// StaySegment takes back that a segment of a client goes. It tells whether it was going.
+func (c *Catalog) StaySegment(now Time, id, client UUID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seg := c.s.segments.byID[id]
+	if seg == nil || seg.info.Client != client || seg.state != SegmentLeaving {
+		return false
+	}
+	c.begin()
+	c.noteState(now, seg, SegmentOK, 0, "")
+	c.commit()
+	return true
+}
+
 // endLeaving unmounts the segments whose grace time is over.
 func (c *Catalog) endLeaving(now Time, out *Swept) {
 	c.mu.Lock()

@@ -61,6 +61,7 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	if release == 0 {
 		m.GRPC = local(ports[4])
 		args = append(args, "--grpc_port="+strconv.Itoa(ports[4]))
+		r.offers(ports[4], m.RPC)
 	}
 	if o.LeaseMs != 0 {
 		args = append(args, fmt.Sprintf("--default_kv_lease_ttl=%d", o.LeaseMs))
@@ -71,6 +72,9 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 	if o.V12Port {
 		m.RPCv12 = local(ports[2])
 		listens = append(listens, m.RPCv12)
+		if release == 0 {
+			r.offers(ports[4], m.RPCv12)
+		}
 		args = append(args, "--rpc_port_v12="+strconv.Itoa(ports[2]))
 	}
 	if o.HTTPMetadata {
@@ -87,6 +91,27 @@ func (r *Rig) StartMaster(o MasterOptions) (*Master, error) {
 		return nil, err
 	}
 	return m, m.waitListening(r.slow(startLimit), listens...)
+}
+
+// offers notes which gRPC port belongs to an address for calls.
+func (r *Rig) offers(port int, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.streams == nil {
+		r.streams = map[string]int{}
+	}
+	r.streams[address] = port
+}
+
+// streamOf is the gRPC port of the master with this address for calls; -1 where this rig has not started one there. A daemon
+// that took its default would meet whatever else runs on this machine.
+func (r *Rig) streamOf(address string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if port, ours := r.streams[address]; ours {
+		return port
+	}
+	return -1
 }
 
 func (r *Rig) masterCommand(release Release, args []string) (cmd *exec.Cmd, name string, err error) {
@@ -153,7 +178,7 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 		o.Host = "127.0.0.1"
 	}
 	args = append(args, "--local_hostname="+o.Host, "--bind_address="+o.Host, "--shm_dir="+o.ArenaDir,
-		"--http_port="+strconv.Itoa(ports[2]))
+		"--http_port="+strconv.Itoa(ports[2]), "--master_grpc_port="+strconv.Itoa(r.streamOf(o.Master)))
 	s := &Segment{HTTP: net.JoinHostPort(o.Host, strconv.Itoa(ports[2]))}
 	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
 		return nil, err

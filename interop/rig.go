@@ -43,9 +43,10 @@ type Rig struct {
 	memory  string // folder for arenas
 	ports   Ports
 	closing sync.Mutex // held by Close throughout; taken before mu
-	mu      sync.Mutex // guards the two lists
+	mu      sync.Mutex // guards what follows
 	procs   []*Process
 	clients []*Client
+	streams map[string]int // gRPC port of each of our masters, by its address for calls
 }
 
 // NewRig makes a rig with a scratch folder of its own inside dir.
@@ -54,7 +55,7 @@ func NewRig(dir string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"worker.py", "rollout.py"} {
+	for _, name := range []string{"worker.py", "values.py", "rollout.py"} {
 		text, err := scripts.ReadFile("testdata/" + name)
 		if err != nil {
 			return nil, err

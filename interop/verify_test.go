@@ -3,7 +3,6 @@ package interop
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 
 	"mooncake/client"
@@ -15,11 +14,7 @@ import (
 func TestVerifiedManifests(t *testing.T) {
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
-	_, port, err := net.SplitHostPort(m.GRPC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib, Flags: []string{"--master_grpc_port=" + port}})
+	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib})
 	store := startStore(t, r, R13, StoreOptions{Master: m.RPC, BufferBytes: 128 * mib})
 	ours, err := client.New(client.Config{Masters: []string{m.GRPC}})
 	if err != nil {

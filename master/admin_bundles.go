@@ -21,6 +21,8 @@ type BundleSource interface {
 	Bundles(filter catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string)
 	// RecentBundles lists up to limit bundles, from the one that something happened to last, and counts the others.
 	RecentBundles(limit int) (list []catalog.BundleInfo, more int)
+	// Verified tells whether this master has looked at a bundle's manifest and found all that it names.
+	Verified(id string) bool
 	// Bundle returns a bundle, its members by key, and who reads it.
 	Bundle(id string) (catalog.BundleInfo, []catalog.BundleMember, []Reader, bool)
 	// ReclaimBundle removes what there is of a bundle; of one that is gone already it says how it went.
@@ -48,6 +50,7 @@ type bundleView struct {
 	Manifest       partView  `json:"manifest"`
 	Reads          uint64    `json:"reads"`
 	Evicted        bool      `json:"evicted"`
+	Verified       bool      `json:"verified,omitzero"`
 	Times          timesView `json:"times_ms"`
 }
 
@@ -68,19 +71,20 @@ type timesView struct {
 	Reclaimed catalog.Time `json:"reclaimed"`
 }
 
-func viewOfBundle(b *catalog.BundleInfo) bundleView {
+func (a *Admin) viewOfBundle(b *catalog.BundleInfo) bundleView {
 	return bundleView{
 		ID: printable(b.ID), State: b.State.String(), Workload: b.Workload, Group: printable(b.Group), Writer: b.Writer.String(),
 		Keys: b.Keys, LostKeys: b.LostKeys, PayloadBytes: b.Payload.Bytes, AllocatedBytes: b.AllocatedBytes,
 		Payload: partView(b.Payload), Meta: partView(b.Meta), Manifest: partView(b.Manifest), Reads: b.Reads, Evicted: b.Evicted,
-		Times: timesView{b.Created, b.LastWrite, b.Published, b.LastRead, b.Reclaimed},
+		Verified: (b.State == catalog.BundlePublished || b.State == catalog.BundleReading) && a.bundles.Verified(b.ID),
+		Times:    timesView{b.Created, b.LastWrite, b.Published, b.LastRead, b.Reclaimed},
 	}
 }
 
-func viewsOfBundles(list []catalog.BundleInfo) []bundleView {
+func (a *Admin) viewsOfBundles(list []catalog.BundleInfo) []bundleView {
 	views := make([]bundleView, len(list))
 	for i := range list {
-		views[i] = viewOfBundle(&list[i])
+		views[i] = a.viewOfBundle(&list[i])
 	}
 	return views
 }
@@ -100,7 +104,7 @@ func (a *Admin) serveBundles(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, http.StatusOK, struct {
 		Bundles []bundleView `json:"bundles"`
 		Next    string       `json:"next"`
-	}{viewsOfBundles(list), percentEncoded(next)})
+	}{a.viewsOfBundles(list), percentEncoded(next)})
 }
 
 // bundleQuery reads which bundles are asked for, and how many at most.
@@ -198,7 +202,7 @@ func (a *Admin) serveBundle(w http.ResponseWriter, r *http.Request) {
 		Bundle  bundleView   `json:"bundle"`
 		Members []memberView `json:"members"`
 		Readers []readerView `json:"readers"`
-	}{viewOfBundle(&info), viewsOfMembers(info.ID, members), []readerView{}}
+	}{a.viewOfBundle(&info), viewsOfMembers(info.ID, members), []readerView{}}
 	for _, rd := range readers {
 		v := readerView{Address: rd.Address.String(), Clients: []string{}, LastRead: rd.LastRead}
 		for _, id := range rd.Clients {
@@ -262,7 +266,7 @@ func (a *Admin) reclaimBundle(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, http.StatusOK, struct {
 		Success bool       `json:"success"`
 		Bundle  bundleView `json:"bundle"`
-	}{true, viewOfBundle(&info)})
+	}{true, a.viewOfBundle(&info)})
 }
 
 // collectBundles removes what nobody will finish; with dry_run it only says what that would be.
@@ -286,7 +290,7 @@ func (a *Admin) collectBundles(w http.ResponseWriter, r *http.Request) {
 		Bundles        []bundleView `json:"bundles"`
 		Keys           uint64       `json:"keys"`
 		AllocatedBytes uint64       `json:"allocated_bytes"`
-	}{DryRun: dry, Bundles: viewsOfBundles(list)}
+	}{DryRun: dry, Bundles: a.viewsOfBundles(list)}
 	for i := range list {
 		answer.Keys += list[i].Keys
 		answer.AllocatedBytes += list[i].AllocatedBytes

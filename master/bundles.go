@@ -162,12 +162,16 @@ func (l *bundleLog) flush() {
 	}
 }
 
+// Verified implements BundleSource.
+func (s *Service) Verified(id string) bool { return s.verifier.knows(id) }
+
 // BundleFigures implements metrics.Source.
 func (s *Service) BundleFigures() metrics.Bundles {
 	counts := s.cat.Stats().Bundles
 	out := metrics.Bundles{
 		Orphans: counts.Collected, CollectedBytes: counts.CollectedBytes, EvictedUnread: counts.EvictedUnread,
 		Published: counts.Published, Retired: counts.Retired, LateWrites: counts.LateWrites,
+		Verified: s.verifier.verified.Load(), Missed: s.verifier.damaged.Load(), Unseen: s.verifier.passed.Load(),
 	}
 	at := map[string]int{}
 	for i, name := range bundleStates() {

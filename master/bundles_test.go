@@ -26,10 +26,11 @@ func hexID(n int) string { return fmt.Sprintf("%032x", n) }
 
 // fakeBundles is a BundleSource with a fixed content.
 type fakeBundles struct {
-	list    []catalog.BundleInfo
-	members map[string][]catalog.BundleMember
-	readers map[string][]Reader
-	asked   string // how the list was asked for last
+	verified string
+	list     []catalog.BundleInfo
+	members  map[string][]catalog.BundleMember
+	readers  map[string][]Reader
+	asked    string // how the list was asked for last
 }
 
 func (f *fakeBundles) Bundles(q catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string) {
@@ -59,6 +60,8 @@ func (f *fakeBundles) Bundle(id string) (catalog.BundleInfo, []catalog.BundleMem
 	}
 	return catalog.BundleInfo{}, nil, nil, false
 }
+
+func (f *fakeBundles) Verified(id string) bool { return f.verified == id }
 
 func (f *fakeBundles) ReclaimBundle(id string) (catalog.BundleInfo, error) {
 	for i, b := range f.list {

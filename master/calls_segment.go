@@ -71,6 +71,9 @@ func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountS
 	if err == nil {
 		err = s.cat.MountSegment(s.clock.Now(), clientID(q.ClientID), segmentIn(&q.Segment))
 	}
+	if err == nil {
+		s.stays(q.ClientID, q.Segment.ID)
+	}
 	r.Err = codeOf(err)
 	fields := []zap.Field{
 		zap.String("segment", shortened(q.Segment.Name)), zap.String("endpoint", shortened(q.Segment.TeEndpoint)), zap.Uint64("size_bytes", q.Segment.Size),

@@ -33,6 +33,20 @@ func (s *Service) evacuate(segment wire.UUID) {
 	s.stepJob(j)
 }
 
+// stays ends the drain of a daemon that was ended in it and is back: only one that has just started mounts a segment that is
+// there. Else the segment would be unmounted at the end of its grace time, with what is on it.
+func (s *Service) stays(client, segment wire.UUID) {
+	if !wire.IsDaemonClient(client) || !s.cat.StaySegment(s.clock.Now(), clientID(segment), clientID(client)) {
+		return
+	}
+	s.drains.mu.Lock()
+	defer s.drains.mu.Unlock()
+	if j := s.drains.leaving(segment); j != nil && !j.over() {
+		s.endJob(j, jobCanceled, "the daemon is back")
+	}
+	s.log.Info("a daemon that was leaving is back: its segment stays", zap.String("segment", segment.String()), zap.String("client", client.String()))
+}
+
 // leaving finds the latest job of a segment whose daemon leaves.
 func (d *drains) leaving(segment wire.UUID) *drainJob {
 	for i := len(d.list) - 1; i >= 0; i-- {

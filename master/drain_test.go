@@ -272,3 +272,42 @@ func TestDaemonLeavesWithTooLittleRoom(t *testing.T) {
 	r := invoke(p, &wire.QueryTask, &wire.QueryTaskRequest{TaskID: newID()})
 	expect(t, "of another segment", r.Err, wire.ErrTaskNotFound)
 }
+
+// TestDaemonComesBack ends a daemon in its drain, as SIGKILL does, and starts it again: its segment stays, takes new objects and
+// keeps what is left on it. That a daemon only remounts, which one that drains may be asked to, changes nothing.
+func TestDaemonComesBack(t *testing.T) {
+	b := newBed(t)
+	p := b.daemonClient(wire.V13)
+	seg := p.mount("a", 1<<44, 8*mib)
+	p.putOn("a", "k0", 2*mib)
+	leave := func() {
+		t.Helper()
+		expect(t, "leave", invoke(p, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{SegmentID: seg.ID, ClientID: p.id, GracePeriodMs: 600_000}).Err, 0)
+	}
+	state := func() uint8 {
+		st, _ := b.service.cat.SegmentByID(clientID(seg.ID))
+		return st.Status
+	}
+	leave()
+	expect(t, "remount", invoke(p, &wire.ReMountSegment, &wire.ReMountSegmentRequest{Segments: []wire.Segment{seg}, ClientID: p.id}).Err, 0)
+	expect(t, "state after a remount", state(), catalog.SegmentLeaving)
+	mount := &wire.MountSegmentRequest{Segment: seg, ClientID: p.id}
+	expect(t, "mount", invoke(p, &wire.MountSegment, mount).Err, 0)
+	expect(t, "state after the mount", state(), catalog.SegmentOK)
+	if status, _ := p.leaving(seg.ID); status != wire.TaskStatusFailed {
+		t.Errorf("the drain is %v", status)
+	}
+	p.putOn("a", "k1", 2*mib)
+	expect(t, "what was there", p.get("k0").Err, 0)
+	leave() // and it may leave again
+	if status, at := p.leaving(seg.ID); status != wire.TaskStatusProcessing || at.Left != 2 {
+		t.Errorf("the drain is %v, %d are left", status, at.Left)
+	}
+	q := b.client(wire.V14) // a published client has no such drain, and what it asked for counts
+	other := q.mount("b", 1<<45, mib)
+	expect(t, "leave", invoke(q, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{SegmentID: other.ID, ClientID: q.id, GracePeriodMs: 600_000}).Err, 0)
+	expect(t, "mount", invoke(q, &wire.MountSegment, &wire.MountSegmentRequest{Segment: other, ClientID: q.id}).Err, 0)
+	if st, _ := b.service.cat.SegmentByID(clientID(other.ID)); st.Status != catalog.SegmentLeaving {
+		t.Errorf("the segment of a published client is in state %d", st.Status)
+	}
+}

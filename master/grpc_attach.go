@@ -3,6 +3,8 @@ package master
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/catalog"
+	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
 	"mooncake/wire"
 )
@@ -180,6 +183,10 @@ func (x segmentsServer) Attach(stream mooncakev1.Segments_AttachServer) error {
 		release()
 		return status.Errorf(codes.FailedPrecondition, "no segment of client %s is mounted here", client)
 	}
+	if from, owner := peerOf(ctx), s.families.addressOf(clientID(client)); !s.isOwner(clientID(client), from) {
+		release()
+		return status.Errorf(codes.PermissionDenied, "client %s calls from %s, and this stream comes from %s", client, owner, from)
+	}
 	a := newAttachment()
 	s.attached.add(client, a)
 	release()
@@ -189,6 +196,27 @@ func (x segmentsServer) Attach(stream mooncakev1.Segments_AttachServer) error {
 		return err
 	}
 	return x.keepAttached(stream, s, a, said)
+}
+
+// peerOf is the address that a call of gRPC comes from.
+func peerOf(ctx context.Context) netip.Addr {
+	if c, ok := ctx.Value(grpcConnKey{}).(*grpcConn); ok {
+		return c.peer
+	}
+	return netip.Addr{}
+}
+
+// isOwner tells whether an address is that of the process which owns a client's segments: it calls from there, or its segments
+// are there. An id is no secret, and who has a stream in another's name would be asked for the other's bytes.
+func (s *Service) isOwner(client catalog.UUID, from netip.Addr) bool {
+	if s.families.addressOf(client) == from.String() {
+		return true
+	}
+	return slices.ContainsFunc(s.cat.SegmentsOf(client), func(seg catalog.SegmentInfo) bool {
+		host, _, err := hostport.Parse(seg.Endpoint, 0)
+		at, bad := netip.ParseAddr(host)
+		return err == nil && bad == nil && at.Unmap() == from
+	})
 }
 
 // greeted waits for the first message of a stream.
@@ -221,6 +249,8 @@ func (x segmentsServer) keepAttached(stream mooncakev1.Segments_AttachServer, s 
 				return nil
 			case q.GetRead() == nil:
 				return status.Error(codes.InvalidArgument, "after the hello a daemon only answers reads")
+			case len(q.GetRead().GetData()) > limits.AttachReadBytes:
+				return status.Errorf(codes.InvalidArgument, "%d bytes at once, at most %d are asked for", len(q.GetRead().GetData()), limits.AttachReadBytes)
 			}
 			a.answered(q.GetRead())
 			continue

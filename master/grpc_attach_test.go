@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 
 	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/bundle"
@@ -140,6 +143,65 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// grpcFrom connects from another address of this host.
+func (b *bed) grpcFrom(address string) *grpcPeer {
+	b.t.Helper()
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := grpc.NewClient("127.0.0.1:"+strconv.Itoa(b.Ports().GRPC), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return from.DialContext(ctx, "tcp", to) }))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close() })
+	return &grpcPeer{ClientConn: conn}
+}
+
+// TestAttachOfAStranger has somebody else name the client of a daemon, which is no secret: the daemon keeps its stream, and the
+// stranger is asked for nothing. An owner may come from where its segments are.
+func TestAttachOfAStranger(t *testing.T) {
+	b := newBed(t, withGRPC)
+	p := b.client(wire.V13)
+	p.mount("a", 1<<32, 1<<20)
+	owner := b.grpc().welcomed(t, p.id)
+	_, err := b.grpcFrom("127.0.0.2").attachAs(t, p.id).Recv()
+	refusedAs(t, "a stream in the name of another", err, codes.PermissionDenied)
+	done := make(chan []byte, 1)
+	go func() {
+		data, _ := b.service.attached.read(soon(t), p.id, 1<<32, 4)
+		done <- data
+	}()
+	for q := (*mooncakev1.ReadRequest)(nil); q == nil; {
+		reply, err := owner.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q = reply.GetRead(); q != nil {
+			_ = owner.Send(readOf(q.GetNumber(), []byte("mine"), ""))
+		}
+	}
+	if got := <-done; string(got) != "mine" {
+		t.Errorf("the owner was asked and %q came", got)
+	}
+	p.mount("127.0.0.2", 1<<33, 1<<20)
+	b.grpcFrom("127.0.0.2").welcomed(t, p.id)
+}
+
+// TestGiantAnswer ends the stream of a daemon that sends more than it can have been asked for.
+func TestGiantAnswer(t *testing.T) {
+	b := newBed(t, withGRPC)
+	p := b.client(wire.V13)
+	p.mount("a", 1<<32, 1<<20)
+	stream := b.grpc().welcomed(t, p.id)
+	if err := stream.Send(readOf(1, make([]byte, limits.AttachReadBytes+1), "")); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	refusedAs(t, "an answer to nothing", err, codes.InvalidArgument)
+}
+
 // TestVerifiedManifests has the owner give the bytes of manifests: a bundle stays what it is when all that its manifest names
 // is there, or when the bytes are none of a manifest, and is damaged when something is missing or of another size.
 func TestVerifiedManifests(t *testing.T) {
@@ -194,8 +256,29 @@ func TestVerifiedManifests(t *testing.T) {
 		if info, _, _ := b.service.cat.Bundle(b.service.clock.Now(), id); info.State != c.state {
 			t.Errorf("%d: %v, want %v", i, info.State, c.state)
 		}
+		if got, want := b.service.Verified(id), c.state == catalog.BundlePublished && !c.garbage; got != want {
+			t.Errorf("%d: verified %v, want %v", i, got, want)
+		}
+	}
+	if f := b.service.BundleFigures(); f.Verified != 1 || f.Missed != 2 || f.Unseen != 1 {
+		t.Errorf("figures %+v", f)
+	}
+	if _, text, _ := adminGet(t, b, bundlesPath); strings.Count(text, `"verified":true`) != 1 {
+		t.Errorf("the list is %s", text)
 	}
 	if v := &b.service.verifier; v.verified.Load() != 1 || v.damaged.Load() != 2 {
 		t.Errorf("%d verified, %d damaged", v.verified.Load(), v.damaged.Load())
+	}
+}
+
+// TestVerifierForgets remembers a bounded number of bundles, the last ones.
+func TestVerifierForgets(t *testing.T) {
+	var v verifier
+	for i := range limits.VerifyRemembered + 2 {
+		v.note(strconv.Itoa(i))
+		v.note(strconv.Itoa(i))
+	}
+	if v.knows("0") || v.knows("1") || !v.knows("2") || !v.knows(strconv.Itoa(limits.VerifyRemembered+1)) || len(v.known) != limits.VerifyRemembered {
+		t.Errorf("%d are remembered", len(v.known))
 	}
 }

@@ -56,6 +56,12 @@ func (c *cluster) RecentBundles(limit int) (list []catalog.BundleInfo, more int)
 	return list, more
 }
 
+// Verified implements BundleSource.
+func (c *cluster) Verified(id string) (yes bool) {
+	c.leading(func(s *Service) { yes = s.Verified(id) })
+	return yes
+}
+
 // Bundle implements BundleSource.
 func (c *cluster) Bundle(id string) (info catalog.BundleInfo, members []catalog.BundleMember, readers []Reader, ok bool) {
 	c.leading(func(s *Service) { info, members, readers, ok = s.Bundle(id) })

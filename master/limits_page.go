@@ -46,8 +46,22 @@ func (d *doors) limitRows() []limitRow {
 	}
 }
 
+// limitRows are the bounds of the page, and of what daemons are asked over their streams.
+func (p *livePage) limitRows() []limitRow {
+	readers, refused := int64(len(p.streams)), p.refused.Load()
+	return []limitRow{
+		{"page_readers", limits.PageStreams, "streams", "process", &readers, &refused},
+		{"page_write_time", limits.PageWriteMs, "ms", "message", nil, nil},
+		{"attach_hello_time", limits.AttachHelloMs, "ms", "stream", nil, nil},
+		{"attach_reads", limits.AttachReads, "unanswered reads", "daemon", nil, nil},
+		{"attach_read", limits.AttachReadBytes, "bytes", "read", nil, nil},
+		{"attach_read_time", limits.AttachReadMs, "ms", "read", nil, nil},
+		{"verify_queue", limits.VerifyQueue, "manifests", "process", nil, nil},
+	}
+}
+
 func (s *Server) serveLimits(w http.ResponseWriter) {
 	replyJSON(w, http.StatusOK, struct {
 		Limits []limitRow `json:"limits"`
-	}{s.doors.limitRows()})
+	}{append(s.doors.limitRows(), s.page.limitRows()...)})
 }

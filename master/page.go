@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mooncake/internal/hostport"
@@ -35,6 +36,7 @@ type livePage struct {
 	every   time.Duration // how often there may be a new state
 	quiet   time.Duration // after which a reader gets a line
 	streams chan struct{} // has one for each reader
+	refused atomic.Uint64 // readers that were too many
 	ended   chan struct{} // closed when the process stops
 	end     func()
 
@@ -126,6 +128,7 @@ func (p *livePage) stream(w http.ResponseWriter, r *http.Request, gather func() 
 	case p.streams <- struct{}{}:
 		defer func() { <-p.streams }()
 	default:
+		p.refused.Add(1)
 		w.Header().Set("Retry-After", "30")
 		reply(w, http.StatusServiceUnavailable, typeText, "too many look at the page already")
 		return

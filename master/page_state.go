@@ -97,7 +97,7 @@ func (a *Admin) pageState(events *recentEvents, address string) *pageView {
 		v.BundleStates = append(v.BundleStates, stateView{s.State, s.Bundles, s.Bytes})
 	}
 	list, more := a.bundles.RecentBundles(limits.PageBundles)
-	v.Bundles, v.BundlesMore = viewsOfBundles(list), more
+	v.Bundles, v.BundlesMore = a.viewsOfBundles(list), more
 	v.Workloads, v.WorkloadsMore = a.workloadRows()
 	return v
 }

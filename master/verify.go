@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,35 @@ import (
 type verifier struct {
 	queue                     chan string // ids of bundles
 	verified, damaged, passed atomic.Uint64
+
+	mu    sync.Mutex // a leaf
+	known map[string]struct{}
+	order []string // of known, oldest first
+}
+
+// note remembers a bundle whose manifest names what is there; those that were looked at long ago are forgotten.
+func (v *verifier) note(id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, ok := v.known[id]; ok {
+		return
+	}
+	if len(v.order) >= limits.VerifyRemembered {
+		delete(v.known, v.order[0])
+		v.order = v.order[1:]
+	}
+	if v.known == nil {
+		v.known = map[string]struct{}{}
+	}
+	v.known[id] = struct{}{}
+	v.order = append(v.order, id)
+}
+
+func (v *verifier) knows(id string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, ok := v.known[id]
+	return ok
 }
 
 // verifyLater queues bundles that were published. What does not fit is passed over.
@@ -71,6 +101,7 @@ func (s *Service) verifyManifest(ctx context.Context, id string) bool {
 		}
 		missing := s.missingOf(tenant, listing)
 		if missing == 0 {
+			s.verifier.note(id)
 			s.verifier.verified.Add(1)
 			return true
 		}

@@ -30,6 +30,9 @@ type Bundles struct {
 	EvictedUnread  uint64 // published bundles that went before anybody read them
 	Retired        uint64 // published bundles that went by a rule of retention
 	LateWrites     uint64 // writes refused because their bundle had been given up
+	Verified       uint64 // manifests that were looked at, and all that they name was there
+	Missed         uint64 // manifests that name what was not there
+	Unseen         uint64 // manifests that were not looked at: their owner keeps no stream, or they could not be read
 	Times          []BundleTimes
 }
 
@@ -117,6 +120,9 @@ var bundleRows = []struct {
 	{"mooncake_go_bundles_evicted_unread_total", "Published bundles that were evicted before anybody read them.", func(b *Bundles) uint64 { return b.EvictedUnread }},
 	{"mooncake_go_bundles_retired_total", "Published bundles that went by a rule of retention.", func(b *Bundles) uint64 { return b.Retired }},
 	{"mooncake_go_bundle_late_writes_total", "Writes refused because their bundle had been given up.", func(b *Bundles) uint64 { return b.LateWrites }},
+	{"mooncake_go_manifests_verified_total", "Manifests of published bundles of which all objects were there.", func(b *Bundles) uint64 { return b.Verified }},
+	{"mooncake_go_manifests_damaged_total", "Manifests of published bundles that name objects which were not there.", func(b *Bundles) uint64 { return b.Missed }},
+	{"mooncake_go_manifests_unseen_total", "Manifests that were not looked at: nobody gave their bytes, or they are of no known kind.", func(b *Bundles) uint64 { return b.Unseen }},
 }
 
 // bundleCollector renders the series of bundles and workloads.

@@ -17,7 +17,7 @@ func withBundles() *fakeSource {
 		bundles: Bundles{
 			States:     []BundleState{{"", "STAGING", 1, 2}, {"", "PUBLISHED", 3, 4}},
 			ByWorkload: []BundleState{{"rollout", "STAGING", 41, 42}, {"", "READING", 43, 44}},
-			Orphans:    5, CollectedBytes: 6, EvictedUnread: 7, Published: 8, Retired: 9, LateWrites: 10, Times: []BundleTimes{times, {}},
+			Orphans:    5, CollectedBytes: 6, EvictedUnread: 7, Published: 8, Retired: 9, LateWrites: 10, Verified: 51, Missed: 52, Unseen: 53, Times: []BundleTimes{times, {}},
 		},
 		workloads: []Workload{
 			{
@@ -44,6 +44,9 @@ func TestBundleFigures(t *testing.T) {
 		"mooncake_go_bundles_published_total":      "8",
 		"mooncake_go_bundles_retired_total":        "9",
 		"mooncake_go_bundle_late_writes_total":     "10",
+		"mooncake_go_manifests_verified_total":     "51",
+		"mooncake_go_manifests_damaged_total":      "52",
+		"mooncake_go_manifests_unseen_total":       "53",
 
 		`mooncake_go_workload_bundles{state="STAGING",workload="rollout"}`:      "41",
 		`mooncake_go_workload_bundle_bytes{state="STAGING",workload="rollout"}`: "42",

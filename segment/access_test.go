@@ -22,6 +22,7 @@ func TestP36Peers(t *testing.T) {
 	c.PeerAllowFrom = "10.0.0.0/8, ::1"
 	d := run(t, c)
 	m.wait(t, "MountSegment")
+	m.wait(t, "Ping") // the answer to the mount has come
 	ports := d.Ports()
 	for name, port := range map[string]int{"handshake": ports.TE, "data": ports.Data} {
 		conn, err := net.Dial("tcp", hostport.Join("127.0.0.1", port))

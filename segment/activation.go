@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"mooncake/internal/limits"
 )
 
@@ -22,11 +24,20 @@ const firstSocket = 3
 // InheritedSockets takes the sockets that systemd passes (LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES). Their names say what each is
 // for: handshake, data or http.
 func InheritedSockets(lookupEnv func(string) (string, bool)) (Sockets, error) {
-	return inherit(lookupEnv, os.Getpid(), func(fd int) (net.Listener, error) {
-		f := os.NewFile(uintptr(fd), "socket "+strconv.Itoa(fd))
-		defer f.Close() // the listener has a descriptor of its own
-		return net.FileListener(f)
-	})
+	return inherit(lookupEnv, os.Getpid(), listenerAt)
+}
+
+// listenerAt takes over a descriptor.
+func listenerAt(fd int) (net.Listener, error) {
+	// Of a socket that does not listen the runtime would only find out when the daemon is in the pool already.
+	if listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
+	} else if listens == 0 {
+		return nil, fmt.Errorf("descriptor %d is a socket that does not listen (ListenStream= in the socket unit, with Accept=no)", fd)
+	}
+	f := os.NewFile(uintptr(fd), "socket "+strconv.Itoa(fd))
+	defer f.Close() // the listener has a descriptor of its own
+	return net.FileListener(f)
 }
 
 func inherit(lookupEnv func(string) (string, bool), pid int, open func(fd int) (net.Listener, error)) (s Sockets, err error) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"mooncake/descriptor"
 	"mooncake/internal/hostport"
@@ -114,5 +116,32 @@ func TestSocketsAndFlagsAgree(t *testing.T) {
 	c.TEPort, c.Sockets.Handshake = good.Addr().(*net.TCPAddr).Port+1, passed(t, good)
 	if _, err := Open(t.Context(), *c, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--te_port") {
 		t.Errorf("another port than the flag's: %v", err)
+	}
+}
+
+// TestDescriptorsThatDoNotListen are refused before the daemon enters the pool.
+func TestDescriptorsThatDoNotListen(t *testing.T) {
+	for name, kind := range map[string]int{"bound, not listening": unix.SOCK_STREAM, "of UDP": unix.SOCK_DGRAM} {
+		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := listenerAt(fd); err == nil || !strings.Contains(err.Error(), "does not listen") {
+			t.Errorf("a socket %s: %v", name, err)
+		}
+		if err := unix.Close(fd); err != nil { // whoever passed it keeps it
+			t.Error(err)
+		}
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := listenerAt(int(file.Fd())); !errors.Is(err, unix.ENOTSOCK) {
+		t.Errorf("a file: %v", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -25,30 +24,65 @@ func (d *Daemon) stayAttached(ctx context.Context) {
 	if d.cfg.MasterGRPCPort < 0 {
 		return
 	}
+	said := codes.OK // why there was none
 	for {
 		master, reign, err := d.leader.now()
 		pause := limits.AttachRetryMs * time.Millisecond
 		if err == nil && d.health.isMounted() {
-			address := hostport.Join(hostOnly(master), d.cfg.MasterGRPCPort)
-			err = d.attach(ctx, reign, address)
-			var to *mooncakev1.Redirect
-			for _, detail := range status.Convert(err).Details() {
-				if r, ok := detail.(*mooncakev1.Redirect); ok && r.GetGrpcAddress() != "" && r.GetGrpcAddress() != address {
-					to = r
-				}
+			before := d.attachments.Load()
+			if err = d.attachTo(ctx, reign, hostport.Join(hostOnly(master), d.cfg.MasterGRPCPort)); ctx.Err() != nil {
+				return
 			}
-			if to != nil {
-				err = d.attach(ctx, reign, to.GetGrpcAddress())
+			code := status.Code(err)
+			switch {
+			case d.attachments.Load() > before: // it was there, and most often is again at once
+				said = codes.OK
+				d.log.Debug("the stream to the master has ended", zap.String("master", master), zap.Error(err))
+			case reign.Err() == nil && code != said:
+				said = code
+				d.log.Info("no stream to the master: tasks are fetched at intervals", zap.String("master", master), zap.Error(err), zap.String("hint", d.hintFor(code)))
 			}
-			if code := status.Code(err); code == codes.Unimplemented || code == codes.Unavailable && d.attachments.Load() == 0 {
+			if d.settled(code) {
 				pause = limits.AttachAbsentMs * time.Millisecond
 			}
-			d.log.Debug("no stream to the master", zap.String("master", master), zap.Error(err))
 		}
 		if !sleepOver(ctx, reign, pause) {
 			return
 		}
 	}
+}
+
+// attachTo keeps a stream to a master, or to the one that it names as its leader.
+func (d *Daemon) attachTo(ctx, reign context.Context, address string) error {
+	err := d.attach(ctx, reign, address)
+	for _, detail := range status.Convert(err).Details() {
+		if to, ok := detail.(*mooncakev1.Redirect); ok && to.GetGrpcAddress() != "" && to.GetGrpcAddress() != address {
+			return d.attach(ctx, reign, to.GetGrpcAddress())
+		}
+	}
+	return err
+}
+
+// settled tells whether what ended a stream is unlikely to pass soon: a published master, or one that wants something else.
+func (d *Daemon) settled(code codes.Code) bool {
+	switch code {
+	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied:
+		return true
+	}
+	return code == codes.Unavailable && d.attachments.Load() == 0
+}
+
+// hintFor says what may help.
+func (d *Daemon) hintFor(code codes.Code) string {
+	switch {
+	case code == codes.Unauthenticated:
+		return "the master wants a token: --master_grpc_token_file"
+	case code == codes.Unavailable && d.cfg.MasterGRPC.CA == "":
+		return "if the master speaks TLS there: --master_grpc_ca; if it offers no stream: --master_grpc_port=-1"
+	case code == codes.Unavailable:
+		return "does the master speak TLS there, with a certificate for this name of it?"
+	}
+	return ""
 }
 
 // hostOnly is the host of a host:port.
@@ -65,7 +99,14 @@ func (d *Daemon) attach(ctx, reign context.Context, address string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reign, cancel)()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+	transport, err := d.cfg.MasterGRPC.transport()
+	if err != nil {
+		return err
+	}
+	if ctx, err = d.cfg.MasterGRPC.shown(ctx); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(transport), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limits.AttachReadBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: limits.AttachPingMs * time.Millisecond, Timeout: limits.PeerDialMs * time.Millisecond}))
 	if err != nil {

@@ -78,6 +78,8 @@ type Config struct {
 	PingEvery, FetchEvery time.Duration
 	// MasterGRPCPort is where a master may offer a stream of hints; negative asks for none. The host is that of the master.
 	MasterGRPCPort int
+	// MasterGRPC says how that stream is asked for.
+	MasterGRPC StreamAccess
 	// TaskWorkers is how many copy tasks run at once.
 	TaskWorkers int
 	// DrainTimeout is how long leaving may take until what lies on the segment is moved elsewhere; 0 moves nothing.
@@ -125,7 +127,7 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.validateAccess, c.Etcd.Check} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.validateAccess, c.validateStream, c.Etcd.Check} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -359,6 +361,7 @@ func (c *Config) String() string {
 	add("fresh", c.Fresh)
 	add("task_workers", c.TaskWorkers)
 	add("master_grpc_port", c.MasterGRPCPort)
+	c.MasterGRPC.flags(add)
 	if c.DrainTimeout > 0 {
 		add("drain_timeout", int64(c.DrainTimeout/time.Second))
 	}

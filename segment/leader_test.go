@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"mooncake/internal/etcdkv"
 	"mooncake/internal/etcdkv/etcdfake"
 	"mooncake/wire"
+	"mooncake/wire/rpc"
 )
 
 const viewKey = "mooncake-store/mooncake_cluster/master_view"
@@ -182,5 +184,45 @@ func TestGuardedEtcd(t *testing.T) {
 	}
 	if text := c.String(); strings.Contains(text, "secret") || !strings.Contains(text, "--etcd_user=segments") {
 		t.Errorf("the settings are told as %s", text)
+	}
+}
+
+// TestLateConnection has two callers connect while the leader changes, in the worst order: a connection to the former leader
+// never takes the place of one to the present leader, and no call that asks for the present one gets it.
+func TestLateConnection(t *testing.T) {
+	former, present := newFakeMaster(t), newFakeMaster(t)
+	dial := func(addr string) *rpc.Client {
+		c, err := rpc.Dial(t.Context(), addr, rpc.ClientConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	l := &leader{reign: t.Context(), end: func() {}, log: zap.NewNop()}
+	k := &link{leader: l}
+	defer k.close()
+	l.take(former.addr, 1)
+	early, late := dial(former.addr), dial(former.addr)
+	if got, err := k.keep(early, former.addr); got != early || err != nil {
+		t.Fatalf("the first connection: %v", err)
+	}
+	l.take(present.addr, 2)
+	if _, err := k.keep(late, former.addr); !errors.Is(err, errLeaderChanged) {
+		t.Errorf("a connection that came too late: %v", err)
+	}
+	now, spare := dial(present.addr), dial(present.addr)
+	if got, err := k.keep(now, present.addr); got != now || err != nil {
+		t.Errorf("in the place of a former leader's: %v", err)
+	}
+	if got, err := k.keep(spare, present.addr); got != now || err != nil {
+		t.Errorf("a second one: %v", err)
+	}
+	if got, err := k.connect(t.Context()); got != now || err != nil {
+		t.Errorf("the one in use: %v", err)
+	}
+	for name, c := range map[string]*rpc.Client{"early": early, "late": late, "spare": spare} {
+		if _, _, err := c.Call(t.Context(), wire.Ping.ID.FunctionID(), wire.Ping.AppendRequest(nil, wire.V13, &wire.PingRequest{})); err == nil {
+			t.Errorf("the connection %s is still open", name)
+		}
 	}
 }

@@ -43,15 +43,12 @@ func refused(err error) (wire.ErrorCode, bool) {
 }
 
 func (l *link) connect(ctx context.Context) (*rpc.Client, error) {
-	addr, _, err := l.leader.now()
-	if err != nil {
-		return nil, err
-	}
 	l.mu.Lock()
+	addr, _, err := l.leader.now() // with the lock held: who comes later sees no earlier leader
 	client := l.client
-	if client != nil && l.addr == addr {
+	if err != nil || client != nil && l.addr == addr {
 		l.mu.Unlock()
-		return client, nil
+		return client, err
 	}
 	l.client = nil
 	l.mu.Unlock()
@@ -64,18 +61,35 @@ func (l *link) connect(ctx context.Context) (*rpc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.keep(client, addr)
+}
+
+// keep makes a connection the one in use, unless another caller was faster or another master leads by now. A connection to a
+// former leader never takes the place of one to the present leader, and is never handed out for it.
+func (l *link) keep(client *rpc.Client, addr string) (*rpc.Client, error) {
 	l.mu.Lock()
-	if l.client != nil { // two callers dialled at once: one connection is enough
-		spare := client
-		client = l.client
+	present, _, err := l.leader.now()
+	former := l.client
+	switch {
+	case err == nil && present != addr:
 		l.mu.Unlock()
-		spare.Close()
-		return client, nil
+		client.Close()
+		return nil, fmt.Errorf("%w: %s", errLeaderChanged, present)
+	case former != nil && l.addr == addr: // two callers dialled at once: one connection is enough
+		l.mu.Unlock()
+		client.Close()
+		return former, nil
 	}
 	l.client, l.addr = client, addr
 	l.mu.Unlock()
+	if former != nil {
+		former.Close()
+	}
 	return client, nil
 }
+
+// errLeaderChanged says that a connection came too late.
+var errLeaderChanged = errors.New("another master leads by now")
 
 // broken forgets the client if it is still the one in use.
 func (l *link) broken(client *rpc.Client) {

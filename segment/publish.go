@@ -60,7 +60,10 @@ func (d *Daemon) publish(ctx context.Context) error {
 	// Two at once could leave the older descriptor behind. Only goroutines that wait for this very thing wait here.
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, limits.SegmentPublishMs*time.Millisecond)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := d.unhurried(ctx)
 	defer cancel()
 	err := descriptor.Publish(ctx, d.store, d.describe(), d.location())
 	if !errors.Is(err, descriptor.ErrNameTaken) {
@@ -82,6 +85,18 @@ func (d *Daemon) publish(ctx context.Context) error {
 		return err
 	}
 	return descriptor.Publish(ctx, d.store, d.describe(), d.location())
+}
+
+// unhurried is the context of a publication: when the daemon leaves meanwhile it still has the time that each step of leaving
+// has. A request that is cut off here may reach the server later, behind the one that removes the keys, and they would stay.
+func (d *Daemon) unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.SegmentPublishMs*time.Millisecond)
+	grace := d.cfg.LeaveTimeout
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return own, func() {
+		stop()
+		cancel()
+	}
 }
 
 // checkReachable knocks once at the announced address as a peer would. Where that fails from this very host, peers are

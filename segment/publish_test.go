@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -147,4 +148,55 @@ func TestNameOfALivingProcessIsLeftAlone(t *testing.T) {
 	first.end(t, errors.New("leave"))
 	m.wait(t, "UnmountSegment")
 	m.wait(t, "MountSegment") // the name is free now
+}
+
+// heldStore is a metadata server whose puts wait.
+type heldStore struct {
+	descriptor.Store
+	puts chan context.Context
+	on   chan struct{}
+}
+
+func (s *heldStore) Put(ctx context.Context, _ string, _ []byte) error {
+	s.puts <- ctx
+	<-s.on
+	return ctx.Err()
+}
+
+// TestLeavingLetsAPublicationEnd has a daemon leave while it publishes: what is on its way to the server is not cut off, or it
+// could arrive behind the request that removes it. One that begins later is not made at all.
+func TestLeavingLetsAPublicationEnd(t *testing.T) {
+	held := &heldStore{puts: make(chan context.Context), on: make(chan struct{}, 2)}
+	cfg := DefaultConfig()
+	d := &Daemon{store: held, cfg: cfg, state: &State{Name: "n", Endpoint: "127.0.0.1:1"}, published: "n"}
+	ctx, leave := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.publish(ctx) }()
+	put := <-held.puts
+	leave()
+	if err := put.Err(); err != nil {
+		t.Errorf("a put under way is cut off: %v", err)
+	}
+	held.on <- struct{}{}
+	if err := (<-held.puts).Err(); err != nil {
+		t.Errorf("the put behind it is cut off: %v", err)
+	}
+	held.on <- struct{}{}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := d.publish(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a publication after the end: %v", err)
+	}
+	// A server that does not answer is not waited for.
+	d.cfg.LeaveTimeout = 1
+	ctx, leave = context.WithCancel(context.Background())
+	go func() { done <- d.publish(ctx) }()
+	put = <-held.puts
+	leave()
+	<-put.Done()
+	held.on <- struct{}{}
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("a server that is silent: %v", err)
+	}
 }

@@ -88,6 +88,10 @@ func newOptions(programName string) *options {
 	f.BoolVar(&c.Prefault, "prefault", false, "have the kernel find all memory before the segment is announced")
 	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
 	f.Int32Var(&o.masterGRPCPort, "master_grpc_port", int32(c.MasterGRPCPort), "gRPC port of the master, on its host: tasks come at once where it offers a stream; -1 asks for none")
+	f.StringVar(&c.MasterGRPC.CA, "master_grpc_ca", "", "speak TLS on --master_grpc_port: file of the authorities that the master's certificate comes from")
+	f.StringVar(&c.MasterGRPC.Cert, "master_grpc_cert", "", "file of a certificate to show there; needs --master_grpc_key and --master_grpc_ca")
+	f.StringVar(&c.MasterGRPC.Key, "master_grpc_key", "", "file of the key of --master_grpc_cert")
+	f.StringVar(&c.MasterGRPC.TokenFile, "master_grpc_token_file", "", "file with the token to show there, where the master asks for one (--grpc_tokens_file): of level operate")
 	f.Int32Var(&o.taskWorkers, "task_workers", int32(c.TaskWorkers), "copy tasks carried out at once")
 	f.Int32Var(&o.drainTimeoutSec, "drain_timeout", 0, "seconds that leaving (SIGTERM) may take until the objects on the segment are moved elsewhere; 0 leaves at once")
 	f.StringVar(&c.PortsFile, "ports_file", "", "write the real ports into this file as JSON, once they are open")
@@ -218,6 +222,7 @@ func (o *options) withoutEffect(c *segment.Config) []string {
 		without = append(without, fmt.Sprintf("--device_names=%s (only with --protocol=rdma)", c.DeviceNames))
 	}
 	lonely(o.enableHTTP, "--enable_http_server", "http_port")
+	lonely(c.MasterGRPCPort > 0, "a --master_grpc_port", "master_grpc_ca", "master_grpc_cert", "master_grpc_key", "master_grpc_token_file")
 	return without
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"mooncake/client"
+	"mooncake/internal/access"
 )
 
 // connectFlags say how the cluster is reached.
@@ -65,38 +64,20 @@ func (f *connectFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return strings.TrimSpace(os.Getenv(tokenEnv)), nil
 	}
-	text, err := os.ReadFile(f.tokenFile)
+	token, err := access.ReadToken(f.tokenFile)
 	if err != nil {
-		return "", fmt.Errorf("--token_file: %w", err)
+		return "", fmt.Errorf("--token_file=%s: %w", f.tokenFile, err)
 	}
-	words := strings.Fields(string(text))
-	if len(words) != 1 {
-		return "", fmt.Errorf("--token_file=%s has %d words in it, a token is one", f.tokenFile, len(words))
-	}
-	return words[0], nil
+	return token, nil
 }
 
 func (f *connectFlags) transport() (credentials.TransportCredentials, error) {
-	if (f.cert == "") != (f.key == "") || f.cert != "" && f.ca == "" {
-		return nil, fmt.Errorf("--tls_cert=%s, --tls_key=%s, --tls_ca=%s: a certificate needs all three", f.cert, f.key, f.ca)
-	}
-	if f.ca == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(f.ca)
+	cfg, err := access.CallerTLS(f.ca, f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("--tls_ca: %w", err)
+		return nil, fmt.Errorf("--tls_%w", err)
 	}
-	cfg := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if !cfg.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--tls_ca=%s has no certificate in it", f.ca)
-	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls_cert=%s, --tls_key=%s: %w", f.cert, f.key, err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
+	if cfg == nil {
+		return nil, nil
 	}
 	return credentials.NewTLS(cfg), nil
 }

@@ -1285,6 +1285,8 @@ const (
 	AttachPingMs = 30_000
 	// VerifyQueue bounds the published bundles that wait for a look at their manifests; beyond, they are not looked at.
 	VerifyQueue = 1024
+	// VerifyRemembered is of how many bundles a list tells that their manifest was looked at: many more than a page shows.
+	VerifyRemembered = 4096
 )
 
 // Saving a snapshot over gRPC, and handing the lead over on request.

@@ -127,7 +127,7 @@ function showBundles(states, list, more) {
     return part;
   }));
   fill("bundles", list.map((b) => make("tr", "",
-    named(b.id), cell("", tag(b.state), b.evicted ? " evicted" : b.lost_keys ? " " + count(b.lost_keys) + " keys lost" : ""),
+    named(b.id), cell("", tag(b.state), b.verified ? " verified" : b.evicted ? " evicted" : b.lost_keys ? " " + count(b.lost_keys) + " keys lost" : ""),
     cell("n", count(b.keys)), cell("n", size(b.allocated_bytes)), cell("n", count(b.reads)),
     b.workload ? named(b.workload) : cell("none", "–"), cell("", when(b.times_ms.created)), cell("", when(b.times_ms.published)))),
   more, "no bundle was written yet");
