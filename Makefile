@@ -50,7 +50,8 @@ build:
 man: build
 	bin/mooncakectl man bin/man
 
-# The daemons under their own names and under the published ones, and mooncakectl with its pages, which process names follow: PREFIX=/usr, DESTDIR for packages.
+# The daemons under their own names and under the published ones, which process names follow, and mooncakectl with its
+# manual pages: PREFIX=/usr, DESTDIR for packages.
 install: man
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 bin/mooncake-master bin/mooncake-segment bin/mooncakectl $(DESTDIR)$(PREFIX)/bin

@@ -132,10 +132,7 @@ func (d *Daemon) attach(ctx, reign context.Context, address string) error {
 			d.attachments.Add(1)
 			d.log.Info("attached to the master", zap.String("address", address))
 		case *mooncakev1.AttachReply_TasksWait:
-			select {
-			case d.tasksWait <- struct{}{}:
-			default: // they are about to be fetched
-			}
+			d.fetchSoon()
 		case *mooncakev1.AttachReply_Read:
 			answer := d.readFor(what.Read)
 			if err := stream.Send(&mooncakev1.AttachRequest{What: &mooncakev1.AttachRequest_Read{Read: answer}}); err != nil {
