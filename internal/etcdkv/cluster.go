@@ -23,6 +23,7 @@ import (
 // more than once, or after its answer or error: callers use conditions.
 type Cluster struct {
 	members []*member
+	first   atomic.Pointer[member] // leads etcd, as far as is known; nil: nobody in particular
 	call    time.Duration
 	hedge   time.Duration
 	aside   time.Duration
@@ -34,6 +35,7 @@ type member struct {
 	identity  *identity // nil: nobody in particular
 	transport transport
 	until     atomic.Int64 // left aside until then, in Unix nanoseconds
+	id        atomic.Uint64
 }
 
 // ErrCompacted says that a watch begins, or a read asks, before what etcd still has.
@@ -90,16 +92,17 @@ func (c *Cluster) Close() error {
 	return err
 }
 
-// inOrder gives the members that answered last, and then those that are left aside, the longest silent first.
+// inOrder gives the members that answered last, the one that leads etcd before the others, and then those that are left
+// aside, the longest silent first.
 func (c *Cluster) inOrder() []*member {
-	now := time.Now().UnixNano()
+	now, first := time.Now().UnixNano(), c.first.Load()
 	order := slices.Clone(c.members)
 	slices.SortStableFunc(order, func(a, b *member) int {
 		x, y := max(a.until.Load()-now, 0), max(b.until.Load()-now, 0)
 		switch {
-		case x < y:
+		case x < y, x == y && a == first && b != first:
 			return -1
-		case x > y:
+		case x > y, x == y && b == first && a != first:
 			return 1
 		}
 		return 0

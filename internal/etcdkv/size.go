@@ -20,17 +20,18 @@ type Size struct {
 	Full  bool  // the alarm is raised
 }
 
-// Size asks for the size of the database.
+// Size asks for the size of the database. By the way it learns who leads etcd.
 func (c *Cluster) Size(ctx context.Context) (Size, error) {
-	return ask(ctx, c, "status", c.hedge, func(ctx context.Context, etcd *clientv3.Client) (Size, error) {
-		answer, err := etcd.Status(ctx, etcd.Endpoints()[0])
-		if err != nil {
-			return Size{}, err
-		}
-		size := Size{Bytes: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota}
-		for _, text := range answer.Errors {
-			size.Full = size.Full || strings.Contains(text, "NOSPACE")
-		}
-		return size, nil
+	answer, err := ask(ctx, c, "status", c.hedge, func(ctx context.Context, etcd *clientv3.Client) (*clientv3.StatusResponse, error) {
+		return etcd.Status(ctx, etcd.Endpoints()[0])
 	})
+	if err != nil {
+		return Size{}, err
+	}
+	c.prefer(ctx, answer.Leader)
+	size := Size{Bytes: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota}
+	for _, text := range answer.Errors {
+		size.Full = size.Full || strings.Contains(text, "NOSPACE")
+	}
+	return size, nil
 }

@@ -32,6 +32,8 @@ type Server struct {
 	mu     sync.Mutex
 	store  store
 	fill   fill
+	number uint64        // of this member in etcd
+	leader uint64        // the number of etcd's leader
 	leases int           // puts that named a lease
 	lose   int           // answers to transactions that get lost
 	frozen chan struct{} // closed when calls go on; nil when they do
@@ -195,7 +197,9 @@ func (s *Server) commit() {
 	}
 }
 
-func (s *Server) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: s.store.revision} }
+func (s *Server) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{Revision: s.store.revision, MemberId: s.number}
+}
 
 // Range serves a get.
 func (s *Server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {

@@ -35,6 +35,13 @@ func (s *Server) Full(full bool) {
 	s.fill.full = full
 }
 
+// Number lets the fake be a member of a number in an etcd that another leads, or it itself.
+func (s *Server) Number(own, leader uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number, s.leader = own, leader
+}
+
 var errFull = status.Error(codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded")
 
 // refuses tells whether steps need room that is not there. The caller holds the lock.
@@ -54,7 +61,7 @@ func (u upkeep) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 	}
 	defer u.s.mu.Unlock()
 	f := &u.s.fill
-	r := &pb.StatusResponse{Header: u.s.header(), DbSize: f.bytes, DbSizeInUse: f.inUse, DbSizeQuota: f.quota}
+	r := &pb.StatusResponse{Header: u.s.header(), Leader: u.s.leader, DbSize: f.bytes, DbSizeInUse: f.inUse, DbSizeQuota: f.quota}
 	if f.full {
 		r.Errors = append(r.Errors, "memberID:1 alarm:NOSPACE ")
 	}
