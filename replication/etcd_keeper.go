@@ -41,6 +41,7 @@ func (k *keeper) noteRecord(key string, value []byte) {
 func (t *Term) tidyUp(ctx context.Context) {
 	tick := time.NewTicker(limits.LogTidyMs * time.Millisecond)
 	defer tick.Stop()
+	t.look(ctx) // by which the member is found that takes records the fastest
 	for {
 		select {
 		case <-ctx.Done():

@@ -172,7 +172,7 @@ func (t *Term) Run(ctx context.Context) error {
 		_ = pause(flushing, limits.LogFlushMs*time.Millisecond)
 		endFlushing()
 	})()
-	crowd := 1
+	before := pace{crowd: 1}
 	var lazy <-chan time.Time
 	for {
 		stopping := false
@@ -189,19 +189,22 @@ func (t *Term) Run(ctx context.Context) error {
 		case <-t.deposed:
 			return t.end(ErrDeposed)
 		}
-		if !stopping {
-			t.gather(ctx, crowd)
+		if lazy = nil; !stopping {
+			t.gather(ctx, before)
 		}
-		lazy = nil
 		for b := t.take(); b != nil; b = t.take() {
-			crowd = b.appends
-			if err := t.commit(flushing, b); err != nil {
+			var err error
+			if before, err = t.timed(flushing, b); err != nil {
 				t.depose()
 				return t.end(err)
 			}
-			if pressing, left := t.pressing(); !pressing && left && !stopping {
+			pressing, left := t.pressing()
+			if !pressing && left && !stopping {
 				lazy = lazily()
 				break
+			}
+			if pressing && !stopping {
+				t.gather(ctx, before)
 			}
 		}
 		if stopping {
@@ -210,23 +213,52 @@ func (t *Term) Run(ctx context.Context) error {
 	}
 }
 
-// gather waits a moment for others, when the record before was shared: it takes them all along in one transaction
-// instead of half of them in each of two.
-func (t *Term) gather(ctx context.Context, crowd int) {
-	if crowd < 2 {
+// pace is what the last transaction tells of the next.
+type pace struct {
+	crowd int           // decisions that were written with it, and those that waited when it ended: whose callers may all come again
+	took  time.Duration // that it was under way
+}
+
+// timed writes a record and tells how that went.
+func (t *Term) timed(ctx context.Context, b *batch) (pace, error) {
+	began, crowd := time.Now(), b.appends
+	err := t.commit(ctx, b)
+	return pace{crowd + t.appends(), time.Since(began)}, err
+}
+
+// gather waits a moment for others, where several came with the record before: it takes them all along in one transaction
+// instead of a part of them in each of two. That ends when all are there or a record is full, when nobody has come for a
+// while, and after half the time that a transaction takes. Who writes alone is not held up.
+func (t *Term) gather(ctx context.Context, before pace) {
+	if before.crowd < 2 || t.complete(before.crowd) {
 		return
 	}
-	timer := time.NewTimer(limits.LogLingerUs * time.Microsecond)
-	defer timer.Stop()
-	for t.appends() < crowd {
+	const silence = limits.LogLingerUs * time.Microsecond
+	end := time.NewTimer(min(max(before.took/2, silence), limits.LogLingerMaxUs*time.Microsecond))
+	defer end.Stop()
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	for !t.complete(before.crowd) {
 		select {
 		case <-t.wake:
-		case <-timer.C:
+		case <-t.stir:
+		case <-end.C:
+			return
+		case <-quiet.C:
 			return
 		case <-ctx.Done():
 			return
 		}
+		quiet.Reset(silence)
 	}
+}
+
+// complete tells whether so many decisions wait, or a record takes no more.
+func (c *core) complete(crowd int) bool {
+	c.mu.Lock()
+	full := len(c.full) > 0
+	c.mu.Unlock()
+	return full || c.appends() >= crowd
 }
 
 // appends counts the decisions that wait.

@@ -572,12 +572,13 @@ const (
 // The log in etcd, and who leads.
 const (
 	// LogBatchBytes and LogBatchChanges are the size at which a record for etcd takes no further decision: beyond it a
-	// transaction takes longer without carrying more per second. Half of it costs the members of etcd half as much again.
-	LogBatchBytes   = 128 << 10
-	LogBatchChanges = 2000
+	// transaction takes longer without carrying more per second. What a transaction costs the members of etcd is for the most
+	// part the same whatever it carries.
+	LogBatchBytes   = 256 << 10
+	LogBatchChanges = 4000
 	// LogBatchSplitBytes is the size at which such a record ends even amid a decision. With the longest key after it the
 	// record stays below the 1.5 MiB that etcd takes.
-	LogBatchSplitBytes = 384 << 10
+	LogBatchSplitBytes = 512 << 10
 	// LogChangeBytes is more than a change takes at rest, besides its texts, and more than one of its replicas does.
 	LogChangeBytes = 128
 	// LogZipBytes is the size from which values in etcd are compressed: below it the gain is less than the work. LogValueBytes
@@ -594,7 +595,7 @@ const (
 	// LogLazyMs is how long a decision that nobody waits for may lie before it is written: the start of a put travels with
 	// its end then, which saves a record of two.
 	LogLazyMs = 5
-	// LogLingerUs is how long a record for etcd waits for as many decisions as the one before had.
+	// LogLingerUs is how long a record for etcd waits for a decision more, as long as there are fewer than may come.
 	LogLingerUs = 1000
 	// LogRetryMs is the pause before something that etcd refused is tried again.
 	LogRetryMs = 100
@@ -1314,4 +1315,11 @@ const (
 	SegmentSockets = 3
 	// SegmentDrainMaxMs bounds --drain_timeout: a day.
 	SegmentDrainMaxMs = 24 * 3600 * 1000
+)
+
+// Writing the log of masters.
+const (
+	// LogLingerMaxUs bounds how long a record for etcd waits for others in all: where transactions are slow, half of one would be
+	// longer than anybody waits for company.
+	LogLingerMaxUs = 5000
 )
