@@ -32,6 +32,12 @@ func startEtcd(t testing.TB) *etcdfake.Server {
 // newMember starts a master of a cluster.
 func newMember(t testing.TB, etcd *etcdfake.Server, edits ...func(*Config)) *bed {
 	t.Helper()
+	return newMemberWith(t, etcd, func(*Server) {}, edits...)
+}
+
+// newMemberWith is newMember for one that is prepared before it runs.
+func newMemberWith(t testing.TB, etcd *etcdfake.Server, prepare func(*Server), edits ...func(*Config)) *bed {
+	t.Helper()
 	cfg := DefaultConfig()
 	cfg.RPCAddress, cfg.MetricsHost, cfg.MetadataHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 	cfg.RPCPort, cfg.MetricsPort, cfg.MetadataPort, cfg.GRPCPort = 0, 0, 0, 0
@@ -46,6 +52,7 @@ func newMember(t testing.TB, etcd *etcdfake.Server, edits ...func(*Config)) *bed
 		t.Fatal(err)
 	}
 	srv.cluster.linger, srv.cluster.successor = 0, 100*time.Millisecond
+	prepare(srv)
 	b := &bed{Server: srv, t: t, logs: logs}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
