@@ -55,8 +55,8 @@ func TestMasterRestart(t *testing.T) {
 // restarts does so; all objects that were there before are promised to be readable so long after the start.
 func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duration) {
 	small, large := repeat(2000, 10_000), repeat(4, 20)
-	if *soak {
-		promised *= 5 // the daemons have the race detector
+	if raceDetector() {
+		promised *= 5
 	}
 	// A 0.3.12 that only reads cannot be told from its successors by a master that was just started: it has a port of its own.
 	older, err := r.TakePorts(1)
@@ -194,14 +194,27 @@ func readAll(t *testing.T, stores []*Store, items []Item) {
 }
 
 // TestMasterRestartMetadata restarts a master that is the metadata server as well: a reader that starts afterwards finds
-// the segments of those who started before.
+// the segments of those who started before, of one whose descriptor lies there and of one who is asked for it.
 func TestMasterRestartMetadata(t *testing.T) {
 	r := newRig(t)
 	options := MasterOptions{HTTPMetadata: true, Flags: []string{"--data_dir=" + t.TempDir()}}
 	m := startMaster(t, r, options)
-	s := startStore(t, r, R13, StoreOptions{Master: m.RPC, Metadata: m.MetadataURL, SegmentBytes: 64 * mib})
-	item := Item{Key: "kept", Size: mib, Seed: 3}
-	put(t, s, item, nil)
+	metadata := map[string]string{"in the master": m.MetadataURL, "by handshake": ""}
+	items, known := map[string]Item{}, map[string]bool{}
+	for n, home := range []string{"in the master", "by handshake"} {
+		s := startStore(t, r, R13, StoreOptions{Master: m.RPC, Metadata: metadata[home], SegmentBytes: 64 * mib})
+		for _, seg := range segments(t, m, n+1) {
+			if known[seg.Name] {
+				continue
+			}
+			known[seg.Name] = true
+			items[home] = Item{Key: Key("kept " + home), Size: mib, Seed: int64(n + 3)}
+			put(t, s, items[home], Config{"preferred_segment": seg.Name})
+			if at := replicas(t, s, items[home].Key); len(at) != 1 || at[0].Endpoint != seg.Endpoint {
+				t.Fatalf("%q lies at %+v, not at %s", items[home].Key, at, seg.Name)
+			}
+		}
+	}
 	_, port, err := net.SplitHostPort(m.MetadataURL[len("http://") : len(m.MetadataURL)-len("/metadata")])
 	if err != nil {
 		t.Fatal(err)
@@ -212,9 +225,11 @@ func TestMasterRestartMetadata(t *testing.T) {
 	if err := restarted.waitListening(startLimit, net.JoinHostPort("127.0.0.1", port)); err != nil {
 		t.Fatal(err)
 	}
-	late := startStore(t, r, R13, StoreOptions{Master: restarted.RPC, Metadata: m.MetadataURL})
-	eventually(t, 60*time.Second, "a new reader's first read", func() bool {
-		got, err := late.Get(item)
-		return err == nil && got.Same
-	})
+	for home, item := range items {
+		late := startStore(t, r, R13, StoreOptions{Master: restarted.RPC, Metadata: metadata[home]})
+		eventually(t, 60*time.Second, "the first read of a new reader whose descriptors are "+home, func() bool {
+			got, err := late.Get(item)
+			return err == nil && got.Same
+		})
+	}
 }
