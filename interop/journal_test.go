@@ -92,6 +92,7 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 	fill("before")
 	put(t, owner, Item{Key: "removed", Size: mib, Seed: 1}, nil)
 	var times figures
+	times.reading(t, owner, items, "reading and comparing all objects, before a restart", time.Now())
 	for round, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		began := time.Now()
 		m = restartMaster(t, r, m, options, sig)
@@ -102,8 +103,7 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 			})
 			t.Logf("%v: client %d reads %v after it", sig, n, time.Since(began).Round(10*time.Millisecond))
 		}
-		readAll(t, stores[:1], items)
-		times.add("from "+sig.String()+" until all objects were read and compared", time.Since(began))
+		times.reading(t, owner, items, "from "+sig.String()+" until all objects were read and compared", began)
 		readAll(t, stores[1:], items)
 		if round == 0 {
 			if code, err := remove(owner, "removed"); err != nil || code != codeOK {
@@ -120,6 +120,14 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 		t.Fatal(err)
 	}
 	segments(t, m, 1)
+}
+
+// reading reads and compares items, and notes how long that took since a moment, and how much of it the client's calls took.
+func (f *figures) reading(t *testing.T, s *Store, items []Item, what string, since time.Time) {
+	t.Helper()
+	calls := readAll(t, []*Store{s}, items)
+	f.add(what, time.Since(since))
+	f.add(what+": in the client's calls", calls)
 }
 
 // TestReaderOf12OverARestart restarts a master, whose one port a 0.3.12 shares with a 0.3.14 of the same host, while the 0.3.12
@@ -169,8 +177,9 @@ func remove(s *Store, k Key) (code int, err error) {
 	return code, err
 }
 
-// readAll reads every item from every store, in batches.
-func readAll(t *testing.T, stores []*Store, items []Item) {
+// readAll reads every item from every store, in batches, and tells how long the clients' calls took together. The rest is
+// spent on making the values to compare with.
+func readAll(t *testing.T, stores []*Store, items []Item) (calls time.Duration) {
 	t.Helper()
 	for n, s := range stores {
 		for from := 0; from < len(items); {
@@ -179,10 +188,11 @@ func readAll(t *testing.T, stores []*Store, items []Item) {
 				bytes += items[to].Size
 				to++
 			}
-			got, _, err := s.GetInto(items[from:to])
+			got, ms, err := s.GetInto(items[from:to])
 			if err != nil {
 				t.Fatal(err)
 			}
+			calls += time.Duration(ms * float64(time.Millisecond))
 			for i, g := range got {
 				if !g.Same {
 					t.Fatalf("client %d: %s brought %d", n, items[from+i].Key, g.Size)
@@ -191,6 +201,7 @@ func readAll(t *testing.T, stores []*Store, items []Item) {
 			from = to
 		}
 	}
+	return calls
 }
 
 // TestMasterRestartMetadata restarts a master that is the metadata server as well: a reader that starts afterwards finds
