@@ -55,8 +55,8 @@ func TestMasterRestart(t *testing.T) {
 // restarts does so; all objects that were there before are promised to be readable so long after the start.
 func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duration) {
 	small, large := repeat(2000, 10_000), repeat(4, 20)
-	if *soak {
-		promised *= 5 // the daemons have the race detector
+	if raceDetector() {
+		promised *= 5
 	}
 	// A 0.3.12 that only reads cannot be told from its successors by a master that was just started: it has a port of its own.
 	older, err := r.TakePorts(1)
@@ -92,6 +92,7 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 	fill("before")
 	put(t, owner, Item{Key: "removed", Size: mib, Seed: 1}, nil)
 	var times figures
+	times.reading(t, owner, items, "reading and comparing all objects, before a restart", time.Now())
 	for round, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		began := time.Now()
 		m = restartMaster(t, r, m, options, sig)
@@ -102,8 +103,7 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 			})
 			t.Logf("%v: client %d reads %v after it", sig, n, time.Since(began).Round(10*time.Millisecond))
 		}
-		readAll(t, stores[:1], items)
-		times.add("from "+sig.String()+" until all objects were read and compared", time.Since(began))
+		times.reading(t, owner, items, "from "+sig.String()+" until all objects were read and compared", began)
 		readAll(t, stores[1:], items)
 		if round == 0 {
 			if code, err := remove(owner, "removed"); err != nil || code != codeOK {
@@ -120,6 +120,14 @@ func restarts(t *testing.T, r *Rig, options MasterOptions, promised time.Duratio
 		t.Fatal(err)
 	}
 	segments(t, m, 1)
+}
+
+// reading reads and compares items, and notes how long that took since a moment, and how much of it the client's calls took.
+func (f *figures) reading(t *testing.T, s *Store, items []Item, what string, since time.Time) {
+	t.Helper()
+	calls := readAll(t, []*Store{s}, items)
+	f.add(what, time.Since(since))
+	f.add(what+": in the client's calls", calls)
 }
 
 // TestReaderOf12OverARestart restarts a master, whose one port a 0.3.12 shares with a 0.3.14 of the same host, while the 0.3.12
@@ -169,8 +177,9 @@ func remove(s *Store, k Key) (code int, err error) {
 	return code, err
 }
 
-// readAll reads every item from every store, in batches.
-func readAll(t *testing.T, stores []*Store, items []Item) {
+// readAll reads every item from every store, in batches, and tells how long the clients' calls took together. The rest is
+// spent on making the values to compare with.
+func readAll(t *testing.T, stores []*Store, items []Item) (calls time.Duration) {
 	t.Helper()
 	for n, s := range stores {
 		for from := 0; from < len(items); {
@@ -179,10 +188,11 @@ func readAll(t *testing.T, stores []*Store, items []Item) {
 				bytes += items[to].Size
 				to++
 			}
-			got, _, err := s.GetInto(items[from:to])
+			got, ms, err := s.GetInto(items[from:to])
 			if err != nil {
 				t.Fatal(err)
 			}
+			calls += time.Duration(ms * float64(time.Millisecond))
 			for i, g := range got {
 				if !g.Same {
 					t.Fatalf("client %d: %s brought %d", n, items[from+i].Key, g.Size)
@@ -191,17 +201,31 @@ func readAll(t *testing.T, stores []*Store, items []Item) {
 			from = to
 		}
 	}
+	return calls
 }
 
 // TestMasterRestartMetadata restarts a master that is the metadata server as well: a reader that starts afterwards finds
-// the segments of those who started before.
+// the segments of those who started before, of one whose descriptor lies there and of one who is asked for it.
 func TestMasterRestartMetadata(t *testing.T) {
 	r := newRig(t)
 	options := MasterOptions{HTTPMetadata: true, Flags: []string{"--data_dir=" + t.TempDir()}}
 	m := startMaster(t, r, options)
-	s := startStore(t, r, R13, StoreOptions{Master: m.RPC, Metadata: m.MetadataURL, SegmentBytes: 64 * mib})
-	item := Item{Key: "kept", Size: mib, Seed: 3}
-	put(t, s, item, nil)
+	metadata := map[string]string{"in the master": m.MetadataURL, "by handshake": ""}
+	items, known := map[string]Item{}, map[string]bool{}
+	for n, home := range []string{"in the master", "by handshake"} {
+		s := startStore(t, r, R13, StoreOptions{Master: m.RPC, Metadata: metadata[home], SegmentBytes: 64 * mib})
+		for _, seg := range segments(t, m, n+1) {
+			if known[seg.Name] {
+				continue
+			}
+			known[seg.Name] = true
+			items[home] = Item{Key: Key("kept " + home), Size: mib, Seed: int64(n + 3)}
+			put(t, s, items[home], Config{"preferred_segment": seg.Name})
+			if at := replicas(t, s, items[home].Key); len(at) != 1 || at[0].Endpoint != seg.Endpoint {
+				t.Fatalf("%q lies at %+v, not at %s", items[home].Key, at, seg.Name)
+			}
+		}
+	}
 	_, port, err := net.SplitHostPort(m.MetadataURL[len("http://") : len(m.MetadataURL)-len("/metadata")])
 	if err != nil {
 		t.Fatal(err)
@@ -212,9 +236,11 @@ func TestMasterRestartMetadata(t *testing.T) {
 	if err := restarted.waitListening(startLimit, net.JoinHostPort("127.0.0.1", port)); err != nil {
 		t.Fatal(err)
 	}
-	late := startStore(t, r, R13, StoreOptions{Master: restarted.RPC, Metadata: m.MetadataURL})
-	eventually(t, 60*time.Second, "a new reader's first read", func() bool {
-		got, err := late.Get(item)
-		return err == nil && got.Same
-	})
+	for home, item := range items {
+		late := startStore(t, r, R13, StoreOptions{Master: restarted.RPC, Metadata: metadata[home]})
+		eventually(t, 60*time.Second, "the first read of a new reader whose descriptors are "+home, func() bool {
+			got, err := late.Get(item)
+			return err == nil && got.Same
+		})
+	}
 }

@@ -15,6 +15,8 @@ var (
 	replace = flag.String("replace", "both", "which daemons -against replaces: master, segment or both")
 	// soak multiplies the work of the tests that are made of many repetitions.
 	soak = flag.Bool("soak", false, "many more repetitions, and daemons with the race detector")
+	// unraced leaves that detector away: times are those of the daemons that people run, and a flood is as fast as it can be.
+	unraced = flag.Bool("unraced", false, "with -soak: daemons without the race detector")
 )
 
 // built is the folder with our daemons, compiled once for all tests. Inside an emulated machine it comes from outside.
@@ -77,6 +79,9 @@ func repeat(short, long int) int {
 	}
 	return short
 }
+
+// raceDetector reports whether our daemons are built with it.
+func raceDetector() bool { return *soak && !*unraced }
 
 func key(format string, args ...any) Key { return Key(fmt.Sprintf(format, args...)) }
 

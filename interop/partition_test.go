@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -94,8 +95,8 @@ func (c *claims) together() string {
 }
 
 // TestPartition cuts one of three masters off from etcd: first a standby, which says that it could not be promoted, and then
-// the leader. There is one leader at any time, the cut off one answers nothing that others could contradict, and nothing
-// that was acknowledged is lost.
+// the leader. At last the leader is killed, and two want to follow it. There is one leader at any time, the cut off one
+// answers nothing that others could contradict, the client goes on by itself, and nothing that was acknowledged is lost.
 func TestPartition(t *testing.T) {
 	r := newRig(t)
 	members, etcd := startEtcds(t, r)
@@ -125,11 +126,19 @@ func TestPartition(t *testing.T) {
 			t.Fatalf("round %d: %s", round, what)
 		}
 	}
+	killed := killLeader(t, masters, writer, f)
 	out, err := writer.StopFlood(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop()
+	if what := seen.together(); what != "" {
+		t.Fatalf("after the kill: %s", what)
+	}
+	var times figures
+	_, first := recovery(out, loss{at: killed})
+	times.add(firstPutDead, first)
+	times.tell(t, promises)
 	t.Logf("%d puts acknowledged, failed by code %s", len(out.Acked), codes(out.Failed))
 	var items []Item
 	for _, c := range out.Acked {
@@ -158,19 +167,8 @@ func cutStandby(t *testing.T, m *island) {
 // cutLeader cuts the leader off until another leads and the writer goes on, and lets it come back as a standby.
 func cutLeader(t *testing.T, masters []*island, writer *Store, f Flood) {
 	t.Helper()
-	var leader *island
-	for _, m := range masters {
-		if page(m.Master, "/role") == "leader" {
-			leader = m
-		}
-	}
-	if leader == nil {
-		t.Fatal("nobody leads")
-	}
-	acked, _, err := writer.FloodState(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := leading(t, masters)
+	goesOn := goingOn(t, writer, f)
 	leader.cut()
 	began := time.Now()
 	eventually(t, 60*time.Second, "another to lead", func() bool {
@@ -185,15 +183,52 @@ func cutLeader(t *testing.T, masters []*island, writer *Store, f Flood) {
 	if role := page(leader.Master, "/role"); role == "leader" && status(leader.Master, "/readyz") == http.StatusOK {
 		t.Errorf("the one that is cut off leads on")
 	}
-	eventually(t, 60*time.Second, "the writer to go on", func() bool {
-		now, last, err := writer.FloodState(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return now > acked+100 && time.Since(last) < time.Second
-	})
+	goesOn()
 	leader.join()
 	eventually(t, 60*time.Second, "the one that was cut off to stand by", func() bool {
 		return page(leader.Master, "/role") == "standby" && status(leader.Master, "/readyz") == http.StatusOK
 	})
+}
+
+// killLeader kills the leader for good and waits until the writer goes on with one of the others.
+func killLeader(t *testing.T, masters []*island, writer *Store, f Flood) (at time.Time) {
+	t.Helper()
+	leader := leading(t, masters)
+	goesOn := goingOn(t, writer, f)
+	at = time.Now()
+	if err := leader.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	goesOn()
+	return at
+}
+
+func leading(t *testing.T, masters []*island) *island {
+	t.Helper()
+	for _, m := range masters {
+		if page(m.Master, "/role") == "leader" {
+			return m
+		}
+	}
+	t.Fatal("nobody leads")
+	return nil
+}
+
+// goingOn remembers how far the writer is. What it returns waits until it is further.
+func goingOn(t *testing.T, writer *Store, f Flood) (wait func()) {
+	t.Helper()
+	before, _, err := writer.FloodState(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		eventually(t, 60*time.Second, "the writer to go on", func() bool {
+			now, last, err := writer.FloodState(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return now > before+100 && time.Since(last) < time.Second
+		})
+	}
 }

@@ -66,5 +66,5 @@ func prepareAll() error {
 	if !replaced("segment") {
 		names = append(names, "mooncake-segment")
 	}
-	return BuildDaemons(ctx, built.dir, *soak, names...)
+	return BuildDaemons(ctx, built.dir, raceDetector(), names...)
 }
