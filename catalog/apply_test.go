@@ -19,7 +19,10 @@ func TestApplyIsTotal(t *testing.T) {
 		defer s.arena.freeAll()
 		for range rapid.IntRange(1, 60).Draw(t, "changes") {
 			c := Change{
-				Kind:         ChangeKind(rapid.Uint8Range(0, 8).Draw(t, "kind")),
+				Kind:         ChangeKind(rapid.OneOf(rapid.Uint8Range(0, 10), rapid.Just(uint8(ChangeSum))).Draw(t, "kind")),
+				Cause:        rapid.SampledFrom([]Cause{0, CauseRemove, CauseCorrupt, CauseWindow}).Draw(t, "cause"),
+				Sum:          rapid.Uint32().Draw(t, "sum"),
+				HasSum:       rapid.Bool().Draw(t, "has sum"),
 				Time:         Time(rapid.Int64Range(-1, 5).Draw(t, "time")),
 				Until:        Time(rapid.Int64Range(0, 5).Draw(t, "until")),
 				HandedOut:    rapid.SampledFrom([]Time{0, 3, Never}).Draw(t, "early"),

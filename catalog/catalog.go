@@ -19,20 +19,21 @@ type Catalog struct {
 	parting  partings
 	granted  []*grant // windows opened by the decision under way
 
-	mu      sync.Mutex
-	s       *state
-	dice    *rand.Rand
-	clients map[UUID]*client
-	away    Swept       // clients that went since the last sweep
-	left    []Departure // the same
-	stats   Stats
-	sweeper sweeper
-	watch   bundleWatch
-	firsts  firstReads
-	trivial map[string]trivial
-	quotas  quotas
-	offload offloading
-	promote promotions
+	mu       sync.Mutex
+	s        *state
+	dice     *rand.Rand
+	clients  map[UUID]*client
+	away     Swept       // clients that went since the last sweep
+	left     []Departure // the same
+	stats    Stats
+	sweeper  sweeper
+	watch    bundleWatch
+	firsts   firstReads
+	trivial  map[string]trivial
+	quotas   quotas
+	offload  offloading
+	promote  promotions
+	unsummed unsummed
 
 	placer  placer
 	asks    uint32 // puts that looked for room
@@ -156,6 +157,7 @@ func (c *Catalog) Stats() Stats {
 	st.Bundles.Bundles = c.s.bundleCount
 	c.diskStats(&st)
 	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
+	st.CorruptBytes, st.CorruptRanges = c.s.heldBack.corruptBytes(), uint64(len(c.s.heldBack.corrupt))
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {
 			st.LostBytes += seg.used

@@ -48,6 +48,8 @@ const (
 	ChangeDiskDrop
 	// ChangePin gives Key a soft pin until PinnedUntil instead of the one that it has; 0 is none.
 	ChangePin
+	// ChangeSum gives Key the Sum that was found in Replicas[0], a complete replica of it.
+	ChangeSum
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -69,6 +71,7 @@ const (
 	CauseDamage  // somebody may have written over it, and the record of that is lost
 	CauseWindow  // ChangeHold: free, but a former leader may have given it away
 	CausePromote // no end: with ChangeEnd, the value came from disk and is the one that lies there
+	CauseCorrupt // its bytes are not what they were; with ChangeHold: such a range, of the former object Key
 )
 
 // A ReplicaChange names a replica and its exact range.
@@ -93,11 +96,13 @@ type Change struct {
 	State        uint8    // ChangeSegment
 	Wanted       uint8    // ChangePut: how many replicas there are to be; 0 is as many as Replicas
 	HasChecksum  bool     // ChangeEnd: Checksum is the object's
-	KeepChecksum bool     // ChangeEnd: leave the object's checksum as it is
-	Time         Time     // when it was decided
-	Until        Time     // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
-	HandedOut    Time     // with Until: when a reader last got the address; Never if a writer may be at work
-	PinnedUntil  Time     // ChangePut: soft pin taken over from the object that it replaces; ChangePin
+	KeepChecksum bool     // ChangeEnd: leave the object's checksum and sum as they are
+	HasSum       bool     // ChangeEnd, ChangeSum: Sum is the object's
+	Sum          uint32
+	Time         Time // when it was decided
+	Until        Time // ChangeDrop, ChangeEnd: end of the quarantine; 0 is none
+	HandedOut    Time // with Until: when a reader last got the address; Never if a writer may be at work
+	PinnedUntil  Time // ChangePut: soft pin taken over from the object that it replaces; ChangePin
 	SoftPinTTLMs int64
 	Client       UUID
 	Key          string

@@ -32,6 +32,8 @@
 //     handed out longest ago is taken, and counted: its reader may see the bytes of another object.
 //   - A write that replaces an object has ranges of its own, and a record beside it that takes its place at the end. Where
 //     there is no room for a value of the same size it goes over the old one, which a failure then loses.
+//   - The sum of an object is that of its present value, found in a complete replica of it. A replica that had another one
+//     twice is gone for good, and its range in quarantine until a request ends that, or its segment goes.
 //   - The records of one group, or of one bundle whose keys carry no group, form a unit. Eviction takes a unit whole, and
 //     never one with a leased, pinned or unfinished member, nor a bundle that is still being written. Units that share a
 //     bundle go together.

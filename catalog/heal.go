@@ -60,7 +60,7 @@ func (s *state) unwant(r *record) {
 func (s *Segment) Host() string { return hostOf(s) }
 
 // HealSign changes whenever objects may have become thin, or may be healed that could not before: segments came, went, were
-// lost or came back, changed their state, or a put got fewer places than it asked for. 0 says that no object is to have
+// lost or came back, changed their state, a replica turned out to be corrupt, or a put got fewer places than it asked for. 0 says that no object is to have
 // more than one replica.
 func (c *Catalog) HealSign() uint64 {
 	c.mu.Lock()
@@ -77,6 +77,7 @@ func (c *Catalog) HealSign() uint64 {
 		mix(uint64(seg.at()) / uint64(StageLost))
 	}
 	mix(c.stats.PutStartPartialAllocs)
+	mix(c.stats.CorruptCopies)
 	return sum | 1
 }
 

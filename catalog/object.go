@@ -19,7 +19,7 @@ type replica struct {
 	more    name   // next replica of the object
 	segPrev name   // neighbours in the segment's list
 	segNext name
-	_       uint16
+	sumHigh uint16 // of the first: upper half of the sum of the object
 	status  uint8
 	wanted  uint8 // of the first: how many there are to be
 }
@@ -50,6 +50,7 @@ type record struct {
 	replicas uint8
 	part     bundle.Part // of the bundle
 	done     bool        // the bundle counts it as complete
+	sumLow   uint16      // lower half of the sum; see flagSummed
 }
 
 // A unit is a group, or a bundle whose keys carry no group; its name follows it in the same slot. Readers raise lease;
@@ -93,6 +94,7 @@ const (
 	flagClosing // its ranges are being given up: readers wait for the decision under way
 	flagTorn    // manifest of a bundle that lost members
 	flagFresh   // completed by a decision that is not durable yet: readers wait
+	flagSummed  // the sum is set
 )
 
 // Marks of a record.

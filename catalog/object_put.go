@@ -238,6 +238,9 @@ func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChec
 	ch.Until, ch.HandedOut = until, handed
 	c.commit()
 	c.notePublished(n)
+	if c.cfg.Sums {
+		c.unsummed.add(key)
+	}
 	if c.cfg.Offload && !c.cfg.OffloadOnEvict {
 		if n = c.s.lookup(key); n != 0 {
 			c.enqueue(now, n)

@@ -126,12 +126,15 @@ func (c *Catalog) viewMemory(n name, dst []Replica) (Object, []Replica, error) {
 	if len(dst) == had {
 		return Object{}, dst, ErrNotReady // its clients became suspected in this very moment
 	}
+	sum, summed := r.sum()
 	return Object{
 		Size:        r.size,
 		Checksum:    r.checksum,
 		HasChecksum: r.flags&flagChecksum != 0,
 		HardPin:     r.flags&flagHardPin != 0,
 		DataType:    r.dataType,
+		Sum:         sum,
+		HasSum:      summed,
 	}, dst, nil
 }
 

@@ -1,5 +1,7 @@
 package catalog
 
+import "maps"
+
 // A timeHeap gives its items back in the order of their times.
 type timeHeap[T any] []timed[T]
 
@@ -51,6 +53,7 @@ type quarantine struct {
 	count    int
 	serial   uint64
 	reading  uint64 // bytes that wait for readers only
+	corrupt  map[rangeStart]CorruptRange
 }
 
 // A heldKey names one stay of a range in quarantine.
@@ -69,6 +72,8 @@ type heldRange struct {
 	writer UUID // whose death ends the wait earlier; zero if nobody's does
 	began  Time // the write
 	closed bool // by a leader, who does not know whether the one before gave it away
+	// corrupt is set where bytes did not stay what they were: nothing ends that but a request, or the end of the segment.
+	corrupt bool
 }
 
 func (q *quarantine) add(seg *segment, offset uint64, held heldRange) {
@@ -79,7 +84,9 @@ func (q *quarantine) add(seg *segment, offset uint64, held heldRange) {
 		seg.held = map[uint64]heldRange{}
 	}
 	seg.held[offset] = held
-	q.ends.push(held.until, key)
+	if !held.corrupt {
+		q.ends.push(held.until, key)
+	}
 	if held.handed != Never {
 		q.handOuts.push(held.handed, key)
 		q.reading += held.size
@@ -124,6 +131,9 @@ func (q *quarantine) end(seg *segment, offset, size uint64) bool {
 		seg.held = nil // a map never shrinks
 	}
 	seg.quarantined -= size
+	if held.corrupt {
+		delete(q.corrupt, rangeStart{seg.info.ID, offset})
+	}
 	if held.closed {
 		seg.closed -= size
 	}
@@ -159,6 +169,9 @@ func (q *quarantine) forget(seg *segment) {
 	}
 	q.reading -= seg.reading
 	count := len(seg.held)
+	if len(q.corrupt) > 0 {
+		maps.DeleteFunc(q.corrupt, func(at rangeStart, _ CorruptRange) bool { return at.segment == seg.info.ID })
+	}
 	seg.held = nil
 	q.left(count)
 }

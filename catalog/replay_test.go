@@ -116,6 +116,7 @@ type dumpedObject struct {
 	Size             uint64
 	Time             int64
 	Checksum         uint64
+	Sum              uint32
 	Flags            uint8
 	Open, Staged     bool
 	DataType         uint8
@@ -138,13 +139,14 @@ type dumped struct {
 	Shares                []dumpedShare
 	Disks                 []string
 	DisksAlone, DiskBytes uint64
+	Corrupt               []string
 }
 
 // dump writes down everything that is logged.
 func dump(s *state, now Time) dumped {
 	d := dumped{
 		Keys: s.keys, Units: s.units, Allocated: s.allocated, Capacity: s.capacity, NextReplica: s.nextReplica,
-		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s),
+		HeldBack: uint64(s.heldBack.count), Shares: dumpShares(s), Corrupt: dumpCorrupt(s),
 	}
 	for _, seg := range s.segments.mounted {
 		ds := dumpedSegment{
@@ -180,7 +182,7 @@ func dump(s *state, now Time) dumped {
 	eachRecord(s, func(n name, r *record) {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
-			Size: r.size, Time: r.time, Checksum: r.checksum, Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
+			Size: r.size, Time: r.time, Checksum: r.checksum, Sum: dumpSum(r), Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
 			Pending: fmt.Sprint(s.pending[n]), Copy: fmt.Sprint(s.copies[n].kind, s.copies[n].source), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
 		}
 		if until := s.pins[n]; until > now {
@@ -201,6 +203,19 @@ func dump(s *state, now Time) dumped {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Replicas[0], b.Replicas[0]))
 	})
 	return d
+}
+
+func dumpCorrupt(s *state) (list []string) {
+	for at, r := range s.heldBack.corrupt {
+		list = append(list, fmt.Sprint(at, r))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func dumpSum(r *record) uint32 {
+	sum, _ := r.sum()
+	return sum
 }
 
 func eachRecord(s *state, visit func(n name, r *record)) {
@@ -285,7 +300,7 @@ func check(t fataler, s *state) {
 		t.Fatalf("lists %v, counts %d %d %d %d %d", lists, s.spent.count, s.ages.count, s.soft.count, s.unread.count, s.open.count)
 	}
 	var capacity, waiting uint64
-	count := 0
+	count, corrupt := 0, 0
 	for _, seg := range s.segments.mounted {
 		capacity += seg.info.Size
 		all := taken[seg]
@@ -299,6 +314,12 @@ func check(t fataler, s *state) {
 		quarantined, reading := uint64(0), uint64(0)
 		for offset, h := range seg.held {
 			count++
+			if was, ok := s.heldBack.corrupt[rangeStart{seg.info.ID, offset}]; ok != h.corrupt || ok && was.Size != h.size {
+				t.Fatalf("segment %v: the range at %d is corrupt: %v, and noted as %+v", seg.info.ID, offset, h.corrupt, was)
+			}
+			if h.corrupt {
+				corrupt++
+			}
 			all = append(all, span{offset, h.size})
 			quarantined += h.size
 			if h.handed != Never {
@@ -320,6 +341,9 @@ func check(t fataler, s *state) {
 		if end != seg.info.Size || quarantined != seg.quarantined || reading != seg.reading {
 			t.Fatalf("segment %v: %d bytes of %d, %d quarantined of %d", seg.info.ID, end, seg.info.Size, quarantined, seg.quarantined)
 		}
+	}
+	if corrupt != len(s.heldBack.corrupt) {
+		t.Fatalf("%d corrupt ranges, %d are noted", corrupt, len(s.heldBack.corrupt))
 	}
 	if capacity != s.capacity || waiting != s.heldBack.reading || count != s.heldBack.count {
 		t.Fatalf("capacity %d of %d, %d ranges held of %d, %d bytes for readers of %d",

@@ -34,14 +34,18 @@ func (c *Catalog) Snapshot(yield func([]Change) error) error {
 	}
 	for _, seg := range s.segments.mounted {
 		for offset, h := range seg.held {
-			cause := Cause(0)
-			if h.closed {
-				cause = CauseWindow
-			}
-			w.add(Change{
-				Kind: ChangeHold, Cause: cause, Until: h.until, HandedOut: h.handed, Client: h.writer, Time: h.began,
+			hold := Change{
+				Kind: ChangeHold, Until: h.until, HandedOut: h.handed, Client: h.writer, Time: h.began,
 				Replicas: []ReplicaChange{{Segment: seg.info.ID, Offset: offset, Size: h.size}},
-			})
+			}
+			switch {
+			case h.closed:
+				hold.Cause = CauseWindow
+			case h.corrupt:
+				was := s.heldBack.corrupt[rangeStart{seg.info.ID, offset}]
+				hold.Cause, hold.Key, hold.Time = CauseCorrupt, was.Key, was.Since
+			}
+			w.add(hold)
 		}
 	}
 	for _, seg := range s.segments.mounted {
@@ -154,6 +158,7 @@ func (w *snapshot) object(n name) {
 		Kind: ChangeEnd, Time: Time(r.time), Key: key, Replicas: complete,
 		HasChecksum: r.flags&flagChecksum != 0, Checksum: r.checksum,
 	}
+	end.Sum, end.HasSum = r.sum()
 	if reopened {
 		end.Replicas = put.Replicas
 	}

@@ -13,9 +13,15 @@ func (s *state) applyHold(c *Change) {
 	for i := range c.Replicas {
 		rc := &c.Replicas[i]
 		seg := s.segments.byID[rc.Segment]
-		if seg != nil && rc.Size > 0 && seg.space.Reserve(rc.Offset, rc.Size) {
-			s.heldBack.add(seg, rc.Offset, heldRange{size: rc.Size, until: c.Until, handed: c.HandedOut, writer: c.Client, began: c.Time, closed: c.Cause == CauseWindow})
+		if seg == nil || rc.Size == 0 || !seg.space.Reserve(rc.Offset, rc.Size) {
+			continue
 		}
+		held := heldRange{size: rc.Size, until: c.Until, handed: c.HandedOut, writer: c.Client, began: c.Time, closed: c.Cause == CauseWindow, corrupt: c.Cause == CauseCorrupt}
+		if held.corrupt {
+			held.began = 0
+			s.heldBack.noteCorrupt(seg, c.Key, rc.Offset, rc.Size, c.Time)
+		}
+		s.heldBack.add(seg, rc.Offset, held)
 	}
 }
 

@@ -34,6 +34,8 @@ type state struct {
 	staged   map[name]name       // by the object with markReplaced: the write that will take its place
 	copies   map[name]copying    // records that are copies under way
 	heldBack quarantine
+	summing  map[uint64]uint64 // by replica: the last ticket of a SumTask that is under way; only a leader has any
+	tickets  uint64
 
 	idle   bundleList // of no use unless something happens to them; longest untouched first
 	ended  bundleList // without members
@@ -137,7 +139,7 @@ func (s *state) prune(n name) bool {
 			s.removeRecord(n, departure{})
 			return false
 		}
-		rn = s.dropReplica(n, rn, 0, 0)
+		rn = s.dropReplica(n, rn, departure{})
 	}
 	s.settle(n)
 	return true
@@ -199,7 +201,7 @@ func (s *state) removeRecord(n name, d departure) {
 		rep := s.replica(rn)
 		next := rep.more
 		s.segments.unlink(s, rn)
-		s.freeRange(rep.segment, r, rep.offset, d.until, d.handed)
+		s.freeRange(rep.segment, r, rep.offset, d)
 		if rn != n {
 			s.arena.release(rn)
 		}
@@ -249,13 +251,13 @@ func (s *state) addReplica(n name, c *ReplicaChange, seg *segment) bool {
 }
 
 // dropReplica takes one of several replicas off an object and returns the one that follows it.
-func (s *state) dropReplica(n, rn name, until, handed Time) name {
+func (s *state) dropReplica(n, rn name, d departure) name {
 	r, rep := s.record(n), s.replica(rn)
 	if r.bundle != 0 {
 		s.bundle(r.bundle).allocated -= r.size
 	}
 	s.segments.unlink(s, rn)
-	s.freeRange(rep.segment, r, rep.offset, until, handed)
+	s.freeRange(rep.segment, r, rep.offset, d)
 	sh := s.shard(s.hash(r.key()))
 	gone, next := rn, rep.more
 	sh.mu.Lock()
@@ -284,7 +286,7 @@ func (s *state) dropReplica(n, rn name, until, handed Time) name {
 
 // freeRange gives the range of a record's replica back: at once, or to quarantine when until is set. Ranges of segments that
 // are gone went with them.
-func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed Time) {
+func (s *state) freeRange(number uint32, r *record, offset uint64, d departure) {
 	seg, size := s.segments.list[number], r.size
 	if seg.dead.Load() {
 		return
@@ -293,12 +295,14 @@ func (s *state) freeRange(number uint32, r *record, offset uint64, until, handed
 	s.allocated -= size
 	s.discharge(seg, r.share, size)
 	s.shares.dischargeTenant(seg, r.tenant, size)
-	if until == 0 {
+	if d.until == 0 {
 		seg.free(offset, size)
 		return
 	}
-	held := heldRange{size: size, until: until, handed: handed}
-	if handed == Never && atomic.LoadInt64(&r.handed) == 0 { // readers of a former value would wait for nobody's death
+	held := heldRange{size: size, until: d.until, handed: d.handed, corrupt: d.cause == CauseCorrupt}
+	if held.corrupt {
+		s.heldBack.noteCorrupt(seg, r.key(), offset, size, d.at)
+	} else if d.handed == Never && atomic.LoadInt64(&r.handed) == 0 { // readers of a former value would wait for nobody's death
 		held.writer, held.began = s.owners.list[r.client].id, Time(r.time)
 	}
 	s.heldBack.add(seg, offset, held)

@@ -43,6 +43,8 @@ func (s *state) apply(c *Change, held bool) {
 		s.applySegment(c)
 	case ChangePin:
 		s.applyPin(c)
+	case ChangeSum:
+		s.applySum(c)
 	}
 }
 
@@ -221,9 +223,12 @@ func (s *state) complete(n name, c *Change) {
 		return
 	}
 	r.checksum = c.Checksum
-	r.flags &^= flagChecksum
+	r.flags &^= flagChecksum | flagSummed
 	if c.HasChecksum {
 		r.flags |= flagChecksum
+	}
+	if c.HasSum {
+		r.setSum(c.Sum)
 	}
 }
 
@@ -255,7 +260,11 @@ func (s *state) applyReopen(c *Change) {
 	sh := s.shard(s.hash(c.Key))
 	sh.mu.Lock()
 	s.setStatus(n, c.Replicas, ReplicaComplete, ReplicaProcessing)
+	if s.unfinished(n) {
+		r.flags &^= flagSummed
+	}
 	sh.mu.Unlock()
+	s.voidTickets(c.Replicas)
 	if r.marks&markPublished != 0 && s.unfinished(n) { // a Change that names none of its replicas opens nothing
 		r.marks &^= markPublished
 		u := s.unit(r.unit)
@@ -329,7 +338,7 @@ func (s *state) applyDrop(c *Change) {
 	}
 	for rn := n; rn != 0; {
 		if rep := s.replica(rn); mentions(c.Replicas, rep.id) {
-			rn = s.dropReplica(n, rn, c.Until, c.HandedOut)
+			rn = s.dropReplica(n, rn, departure{c.Cause, c.Time, c.Until, c.HandedOut})
 		} else {
 			rn = rep.more
 		}

@@ -65,6 +65,9 @@ type Config struct {
 	PromoteQueueMax  int
 	PromotePerBeat   int
 
+	// Sums has objects that are complete listed by TakeUnsummed.
+	Sums bool
+
 	TenantWatermark   float64 // share of a tenant's quota above which its oldest objects go; 0 never
 	TenantsEvictOnPut bool    // a put beyond its tenant's quota evicts the tenant's own objects; else it is refused
 
@@ -159,6 +162,8 @@ type Object struct {
 	DataType    uint8
 	LeaseMs     int64 // granted by this read; 0 from Peek
 	OnDisk      bool  // nothing is readable in memory
+	HasSum      bool  // Sum is known
+	Sum         uint32
 }
 
 // Requests about the soft pin of an object, numbered as on the wire.
@@ -227,6 +232,8 @@ type Stats struct {
 	QuarantinedBytes uint64 // ranges that belong to nobody and may still be read or written
 	LostBytes        uint64 // of replicas on lost segments
 	LostKeys         uint64 // objects of which every replica is lost; exact after the next Sweep
+	CorruptBytes     uint64 // of ranges whose bytes did not stay what they were; QuarantinedBytes has them too
+	CorruptRanges    uint64
 	ArenaBytes       uint64 // memory of the records, which Go's heap figures do not show
 
 	EvictionAttempts      uint64 // rounds, asked for by a put or by the watermark
@@ -240,6 +247,8 @@ type Stats struct {
 	AbortedPuts           uint64 // unfinished objects of writers known to be dead, or removed by force
 	ExpiredClients        uint64 // clients that are gone
 	RecoveredClients      uint64 // returns of clients that were StageSuspected or StageLost
+	CorruptCopies         uint64 // replicas whose bytes did not stay what they were
+	CorruptObjects        uint64 // objects that went because there was no other replica
 	HandOutReuses         uint64 // ranges reused although a reader may still be at them, because a put needed room
 	Bundles               BundleStats
 	Disks                 DiskStats

@@ -23,6 +23,8 @@ var (
 	ErrRefused = errors.New("is not allowed")
 	// ErrLeaseOver says that bytes were read, but too slowly to be sure of them.
 	ErrLeaseOver = errors.New("the lease was over before all bytes were read")
+	// ErrCorrupt says that no copy that can be reached has the checksum of its object.
+	ErrCorrupt = errors.New("the bytes do not have the checksum of the object")
 	// ErrNoCopy says that no copy of an object can be reached by this client.
 	ErrNoCopy = errors.New("no copy can be reached over tcp")
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"iter"
 	"time"
@@ -130,6 +131,12 @@ func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, part fu
 		}
 		if over(asked, results[k].GetLeaseMs()) {
 			left, last, data[i] = append(left, i), again{fmt.Errorf("%s: %w", keys[i], ErrLeaseOver)}, nil
+		} else if uint64(len(data[i])) == results[k].GetSize() && !c.sound(ctx, keys[i], results[k], data[i]) {
+			if over(asked, results[k].GetLeaseMs()) {
+				left, last, data[i] = append(left, i), again{fmt.Errorf("%s: %w", keys[i], ErrLeaseOver)}, nil
+			} else {
+				data[i], errs[i] = nil, fmt.Errorf("%s: %w", keys[i], ErrCorrupt)
+			}
 		}
 	}
 	return left, last
@@ -205,7 +212,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
 // GetStream reads an object into a writer, piece by piece, and returns how many bytes were written. It renews the lease as long
-// as it takes.
+// as it takes. ErrCorrupt, if the bytes do not have the checksum of the object, comes after the last of them.
 func (c *Client) GetStream(ctx context.Context, key string, to io.Writer, progress Progress) (uint64, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -214,7 +221,7 @@ func (c *Client) GetStream(ctx context.Context, key string, to io.Writer, progre
 		return 0, err
 	}
 	size := s.place.GetSize()
-	done := uint64(0)
+	done, sum := uint64(0), uint32(0)
 	for done < size {
 		n := min(size-done, limits.ClientPieceBytes*limits.ClientTransfers/2)
 		buffer := s.buffer(n)
@@ -224,8 +231,13 @@ func (c *Client) GetStream(ctx context.Context, key string, to io.Writer, progre
 		if _, err := to.Write(buffer); err != nil {
 			return done, err
 		}
+		sum = crc32.Update(sum, castagnoli, buffer)
 		done += n
 		progress.tell(done, size)
+	}
+	if s.place.Crc32C != nil && s.place.GetCrc32C() != sum {
+		s.c.reportWrong(ctx, key, inMemoryIDs(s.place.GetPlacements())...)
+		return done, fmt.Errorf("%s: %w", key, ErrCorrupt)
 	}
 	return done, nil
 }

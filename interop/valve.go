@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Valve passes the bytes of TCP connections on to an address until it is shut. A shut one keeps its connections and takes
@@ -11,6 +13,7 @@ import (
 type Valve struct {
 	Addr string // host:port where it listens
 
+	slow  atomic.Int64 // bytes a second from the address; 0 is as many as come
 	ln    net.Listener
 	to    string
 	all   sync.WaitGroup
@@ -32,6 +35,9 @@ func StartValve(listen, to string) (*Valve, error) {
 	v.all.Go(v.accept)
 	return v, nil
 }
+
+// Throttle lets so many bytes a second through from the address on each connection; little is read ahead. 0 ends that.
+func (v *Valve) Throttle(bytes int64) { v.slow.Store(bytes) }
 
 // Shut lets nothing through from now on.
 func (v *Valve) Shut() {
@@ -101,9 +107,12 @@ func (v *Valve) pass(c net.Conn) {
 	v.wait()
 	up, err := net.Dial("tcp", v.to)
 	if err == nil && v.keep(up) {
+		if v.slow.Load() > 0 {
+			_ = up.(*net.TCPConn).SetReadBuffer(throttledBuffer) // without it more is on the way, and nothing else differs
+		}
 		var both sync.WaitGroup
-		both.Go(func() { v.carry(up, c) })
-		both.Go(func() { v.carry(c, up) })
+		both.Go(func() { v.carry(up, c, new(atomic.Int64)) })
+		both.Go(func() { v.carry(c, up, &v.slow) })
 		both.Wait()
 	} else {
 		_ = c.Close() // nobody is there
@@ -114,12 +123,18 @@ func (v *Valve) pass(c net.Conn) {
 	v.mu.Unlock()
 }
 
-// carry copies one direction; its end is the end of both.
-func (v *Valve) carry(to io.WriteCloser, from io.ReadCloser) {
+// throttledBuffer is how much a throttled connection takes ahead of who reads.
+const throttledBuffer = 64 << 10
+
+// carry copies one direction, no faster than rate says; its end is the end of both.
+func (v *Valve) carry(to io.WriteCloser, from io.ReadCloser, rate *atomic.Int64) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		v.wait()
+		if slow := rate.Load(); slow > 0 {
+			time.Sleep(time.Duration(n) * time.Second / time.Duration(slow))
+		}
 		if n > 0 {
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				err = werr

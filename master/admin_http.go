@@ -86,6 +86,7 @@ func NewAdmin(source AdminSource, calls *metrics.Calls, build metrics.Build) *Ad
 		}},
 	}
 	maps.Copy(a.pages, a.inspectPages())
+	maps.Copy(a.pages, a.integrityPages())
 	a.items = map[string]page{
 		bundlesPath: {serve: a.serveBundle, servicePlane: true, others: map[string]http.HandlerFunc{http.MethodDelete: a.reclaimBundle}},
 		workloadsPath: {serve: a.serveWorkload, servicePlane: true, others: map[string]http.HandlerFunc{

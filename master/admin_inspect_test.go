@@ -21,6 +21,9 @@ func (f *fakeMaster) Clients() []ClientInfo                { return nil }
 func (f *fakeMaster) AllSegments() []catalog.SegmentStatus { return f.segments }
 func (f *fakeMaster) Tasks() []TaskInfo                    { return nil }
 func (f *fakeMaster) Healing() HealInfo                    { return HealInfo{} }
+func (f *fakeMaster) Integrity() IntegrityInfo             { return IntegrityInfo{} }
+func (f *fakeMaster) ScrubNow() int                        { return 0 }
+func (f *fakeMaster) ReleaseCorrupt(string) int            { return 0 }
 
 func (f *fakeMaster) Verdict(catalog.UUID, string) Verdict { return VerdictOpen }
 

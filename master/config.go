@@ -123,6 +123,10 @@ type Config struct {
 	HealBandwidth uint64
 	// Rebalance moves objects from the fullest segments to the emptiest, within the same bounds.
 	Rebalance bool
+	// Checksum has segment daemons find the CRC32C of every object and compare its copies with it: when they are copied, and in
+	// a walk that reads ScrubBandwidth bytes a second of each daemon; 0 is no walk.
+	Checksum       bool
+	ScrubBandwidth uint64
 	// DataDir, when set, is where the journal lies: what was acknowledged survives the end of the process.
 	DataDir string
 	// JournalSync says when the disk is asked to keep what was written: "always" before anything is acknowledged,
@@ -202,7 +206,7 @@ func DefaultConfig() Config {
 		MaxPendingTasks: 10_000, MaxProcessingTasks: 10_000, MaxFinishedTasks: 10_000,
 		PendingTaskTimeout: 300 * time.Second, ProcessingTaskTimeout: 300 * time.Second, MaxRetryAttempts: 10,
 		DynamicMode: dynamicOff, HeatWindow: 10 * time.Second, AdmissionQPS: 0.8, MaxMemoryReplicas: 2,
-		Heal: true, HealTasks: limits.HealTasks, HealBandwidth: limits.HealBandwidth,
+		Heal: true, HealTasks: limits.HealTasks, HealBandwidth: limits.HealBandwidth, ScrubBandwidth: limits.ScrubBandwidth,
 		suspectAfter: limits.SuspectMissedPingsMs * time.Millisecond, JournalSync: "always", JournalSyncEvery: 10 * time.Millisecond,
 		SlowCall: 100 * time.Millisecond, Reporting: true,
 		HABackend: "etcd", ClusterID: "mooncake_cluster", GRPCPort: 50054, LeaderTTL: 3 * time.Second, HAAck: ackDurable, EtcdCompact: true,

@@ -178,8 +178,11 @@ func (x segmentsServer) Report(ctx context.Context, q *mooncakev1.ReportRequest)
 	if n := len(q.GetEndpoints()); n > limits.ReportEndpoints {
 		return nil, status.Errorf(codes.InvalidArgument, "%d endpoints: at most %d", n, limits.ReportEndpoints)
 	}
+	if n := len(q.GetWrong()); n > limits.ReportWrongCopies {
+		return nil, status.Errorf(codes.InvalidArgument, "%d copies: at most %d", n, limits.ReportWrongCopies)
+	}
 	err := x.g.decide(ctx, wire.CallQuerySegmentStatus, func(s *Service, _ *peerConn) error {
-		reply.Known = uint32(s.reported(q.GetEndpoints()))
+		reply.Known, reply.LookedAt = uint32(s.reported(q.GetEndpoints())), uint32(s.doubted(q.GetWrong()))
 		return nil
 	})
 	return reply, err

@@ -29,12 +29,14 @@ type attached struct {
 type attachment struct {
 	tasks chan struct{}                // has one when there are tasks to fetch
 	reads chan *mooncakev1.ReadRequest // on their way to the daemon
+	sums  chan *mooncakev1.SumRequest  // the same
 	ended chan struct{}                // closed when the stream ends, or another takes its place
 	end   func()
 
 	mu      sync.Mutex
 	number  uint64
 	waiting map[uint64]awaitedRead
+	awaited awaitedSums
 }
 
 // awaitedRead is a read under way.
@@ -53,7 +55,7 @@ var (
 func newAttachment() *attachment {
 	a := &attachment{
 		tasks: make(chan struct{}, 1), reads: make(chan *mooncakev1.ReadRequest, limits.AttachReads),
-		ended: make(chan struct{}), waiting: map[uint64]awaitedRead{},
+		sums: make(chan *mooncakev1.SumRequest), ended: make(chan struct{}), waiting: map[uint64]awaitedRead{},
 	}
 	a.end = sync.OnceFunc(func() { close(a.ended) })
 	return a
@@ -171,7 +173,7 @@ func (x segmentsServer) Attach(stream mooncakev1.Segments_AttachServer) error {
 			}
 		}
 	}()
-	client, err := greeted(ctx, said)
+	client, sums, err := greeted(ctx, said)
 	if err != nil {
 		return err
 	}
@@ -192,8 +194,14 @@ func (x segmentsServer) Attach(stream mooncakev1.Segments_AttachServer) error {
 	release()
 	defer s.attached.remove(client, a)
 	s.attached.nudge(client) // what was made for it before
-	if err := stream.Send(&mooncakev1.AttachReply{What: &mooncakev1.AttachReply_Welcome{Welcome: &mooncakev1.Welcome{}}}); err != nil {
+	if err := stream.Send(&mooncakev1.AttachReply{What: &mooncakev1.AttachReply_Welcome{Welcome: &mooncakev1.Welcome{Sums: s.integrity.on}}}); err != nil {
 		return err
+	}
+	if s.integrity.on && sums {
+		var summing sync.WaitGroup
+		defer summing.Wait()
+		defer a.end() // before that
+		summing.Go(func() { x.keepSums(ctx, s, clientID(client), a) })
 	}
 	return x.keepAttached(stream, s, a, said)
 }
@@ -219,21 +227,21 @@ func (s *Service) isOwner(client catalog.UUID, from netip.Addr) bool {
 	})
 }
 
-// greeted waits for the first message of a stream.
-func greeted(ctx context.Context, said <-chan *mooncakev1.AttachRequest) (wire.UUID, error) {
+// greeted waits for the first message of a stream: who it is, and whether it finds sums.
+func greeted(ctx context.Context, said <-chan *mooncakev1.AttachRequest) (who wire.UUID, sums bool, err error) {
 	late := time.NewTimer(limits.AttachHelloMs * time.Millisecond)
 	defer late.Stop()
 	select {
 	case q, open := <-said:
 		id := q.GetHello().GetClient()
 		if open && id != nil {
-			return wire.UUID{Hi: id.GetHigh(), Lo: id.GetLow()}, nil
+			return wire.UUID{Hi: id.GetHigh(), Lo: id.GetLow()}, q.GetHello().GetSums(), nil
 		}
-		return wire.UUID{}, status.Error(codes.InvalidArgument, "the first message of a stream is a hello with a client")
+		return wire.UUID{}, false, status.Error(codes.InvalidArgument, "the first message of a stream is a hello with a client")
 	case <-late.C:
-		return wire.UUID{}, status.Errorf(codes.DeadlineExceeded, "no hello within %d ms", limits.AttachHelloMs)
+		return wire.UUID{}, false, status.Errorf(codes.DeadlineExceeded, "no hello within %d ms", limits.AttachHelloMs)
 	case <-ctx.Done():
-		return wire.UUID{}, status.FromContextError(ctx.Err()).Err()
+		return wire.UUID{}, false, status.FromContextError(ctx.Err()).Err()
 	}
 }
 
@@ -247,8 +255,11 @@ func (x segmentsServer) keepAttached(stream mooncakev1.Segments_AttachServer, s 
 			switch {
 			case !open:
 				return nil
+			case q.GetSum() != nil:
+				a.summed(q.GetSum())
+				continue
 			case q.GetRead() == nil:
-				return status.Error(codes.InvalidArgument, "after the hello a daemon only answers reads")
+				return status.Error(codes.InvalidArgument, "after the hello a daemon only answers what it was asked for")
 			case len(q.GetRead().GetData()) > limits.AttachReadBytes:
 				return status.Errorf(codes.InvalidArgument, "%d bytes at once, at most %d are asked for", len(q.GetRead().GetData()), limits.AttachReadBytes)
 			}
@@ -258,6 +269,8 @@ func (x segmentsServer) keepAttached(stream mooncakev1.Segments_AttachServer, s 
 			reply.What = &mooncakev1.AttachReply_TasksWait{TasksWait: &mooncakev1.TasksWait{}}
 		case q := <-a.reads:
 			reply.What = &mooncakev1.AttachReply_Read{Read: q}
+		case q := <-a.sums:
+			reply.What = &mooncakev1.AttachReply_Sum{Sum: q}
 		case <-a.ended:
 			return status.Error(codes.Aborted, "another stream of this client is here")
 		case <-s.quit:

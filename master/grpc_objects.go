@@ -143,6 +143,9 @@ func (s *Service) placements(p *peerConn, tenant, key string) *mooncakev1.Placem
 	if r.Err == 0 {
 		out.Placements, out.LeaseMs = placementsOut(r.Value.Replicas), r.Value.LeaseTTLMs
 		out.Size = sizeOf(out.Placements)
+		if s.integrity.on && len(out.Placements) > 0 {
+			out.Crc32C = s.sumOf(tenant, key, out.Placements[0].GetReplicaId())
+		}
 	}
 	return out
 }
@@ -155,10 +158,23 @@ func (s *Service) peek(tenant, key string) *mooncakev1.PlacementsResult {
 		object, replicas, err := s.cat.Peek(kept, nil)
 		if code = codeOf(err); code == 0 {
 			out.Placements, out.Size = placementsOut(s.replicasOut(kept, nil, replicas)), object.Size
+			if s.integrity.on && object.HasSum {
+				out.Crc32C = &object.Sum
+			}
 		}
 	}
 	out.Outcome = outcomeOut(code)
 	return out
+}
+
+// sumOf gives the sum of an object as long as it has the copy that was handed out.
+func (s *Service) sumOf(tenant, key string, replica uint64) *uint32 {
+	if kept, code := s.keyOf(tenant, key); code == 0 {
+		if sum, ok := s.cat.SumOf(kept, replica); ok {
+			return &sum
+		}
+	}
+	return nil
 }
 
 func sizeOf(list []*mooncakev1.Placement) uint64 {

@@ -44,6 +44,24 @@ func (c *cluster) Healing() (out HealInfo) {
 	return out
 }
 
+// Integrity implements InspectSource.
+func (c *cluster) Integrity() (out IntegrityInfo) {
+	c.leading(func(s *Service) { out = s.Integrity() })
+	return out
+}
+
+// ScrubNow implements InspectSource.
+func (c *cluster) ScrubNow() (daemons int) {
+	c.leading(func(s *Service) { daemons = s.ScrubNow() })
+	return daemons
+}
+
+// ReleaseCorrupt implements InspectSource.
+func (c *cluster) ReleaseCorrupt(segment string) (ranges int) {
+	c.leading(func(s *Service) { ranges = s.ReleaseCorrupt(segment) })
+	return ranges
+}
+
 // Bundles implements BundleSource.
 func (c *cluster) Bundles(f catalog.BundleFilter, after string, limit int) (list []catalog.BundleInfo, next string) {
 	c.leading(func(s *Service) { list, next = s.Bundles(f, after, limit) })

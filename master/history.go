@@ -279,7 +279,7 @@ func (c *Config) catalog() catalog.Config {
 		Offload: c.Offload, OffloadOnEvict: c.OffloadOnEvict, OffloadForce: c.OffloadForce,
 		OffloadQueueMax: c.OffloadQueue, OffloadCapRatio: c.OffloadCapRatio,
 		PromoteOnHit: c.PromoteOnHit, PromoteThreshold: uint8(min(max(c.PromoteThreshold, 1), 255)), PromoteQueueMax: c.PromoteQueue, PromotePerBeat: c.PromotePerBeat,
-		TenantWatermark: c.TenantWatermark, TenantsEvictOnPut: c.TenantsEvictOnPut,
+		Sums: c.Checksum, TenantWatermark: c.TenantWatermark, TenantsEvictOnPut: c.TenantsEvictOnPut,
 		Seed: uint64(time.Now().UnixNano()),
 	}
 }

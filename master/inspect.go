@@ -27,6 +27,11 @@ type InspectSource interface {
 	Tasks() []TaskInfo
 	// Healing tells how far objects with too few copies have come.
 	Healing() HealInfo
+	// Integrity tells of sums and of copies that did not have them; ScrubNow has all daemons look at everything now, and
+	// ReleaseCorrupt lets ranges of a segment, or of all with "", be used again. Both return how many.
+	Integrity() IntegrityInfo
+	ScrubNow() int
+	ReleaseCorrupt(segment string) int
 }
 
 // ClientInfo is what is known of a client.

@@ -304,6 +304,7 @@ func (s *Server) direct(ctx context.Context) error {
 		s.service.serveHot(now)
 		s.service.stepHeal(now)
 		s.service.stepBalance(now)
+		s.service.stepIntegrity()
 	})
 }
 
@@ -347,7 +348,7 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 	return &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
-		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg), healer: newHealer(&cfg),
+		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg), healer: newHealer(&cfg), integrity: newIntegrity(&cfg),
 		verifier: verifier{queue: make(chan string, limits.VerifyQueue)},
 	}
 }

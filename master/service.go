@@ -35,6 +35,7 @@ type Service struct {
 	tasks     *taskBook
 	heat      *heat
 	healer    *healer
+	integrity *integrity
 	drains    drains
 	tenants   tenants
 	events    events

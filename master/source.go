@@ -8,7 +8,7 @@ import (
 
 // Stats hands the catalog's figures to a scrape.
 func (s *Service) Stats() metrics.Stats {
-	c, heal := s.cat.Stats(), s.Healing()
+	c, heal, sums := s.cat.Stats(), s.Healing(), s.integrity.figures()
 	return metrics.Stats{
 		Keys: c.Keys, OpenKeys: c.OpenKeys, SoftPinnedKeys: c.SoftPinnedKeys,
 		Segments: c.Segments, ActiveClients: c.ActiveClients,
@@ -19,6 +19,8 @@ func (s *Service) Stats() metrics.Stats {
 		ClientsActive: c.ActiveClients, ClientsSuspect: c.SuspectClients, ClientsSuspected: c.SuspectedClients, ClientsLost: c.LostClients,
 		SuspectedClients: s.suspected.Load(), LostClients: s.lost.Load(), RecoveredClients: c.RecoveredClients,
 		LostKeys: c.LostKeys, LostBytes: c.LostBytes, HandOutReuses: c.HandOutReuses,
+		SumsKept: sums.Kept, CopiesRight: sums.Right, CopiesDoubted: sums.Doubted, SumFailures: sums.Failures, SummedBytes: sums.Bytes,
+		CorruptCopies: c.CorruptCopies, CorruptObjects: c.CorruptObjects, CorruptBytes: c.CorruptBytes,
 		HealWaiting: uint64(heal.Waiting), HealCopying: uint64(heal.Copying), HealUnhelped: uint64(heal.Unhelped), HealLooks: heal.Looks,
 		HealedObjects: heal.Objects, HealedBytes: heal.Bytes, HealFailures: heal.Failures,
 		Moving: uint64(heal.Moving), MovedObjects: heal.Moved, MovedBytes: heal.MovedBytes, MoveFailures: heal.FailedMoves,

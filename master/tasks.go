@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -230,5 +231,5 @@ func (c *Config) checkTasks() error {
 	case !(c.AdmissionQPS > 0):
 		return fmt.Errorf("--dynamic_replication_admission_qps_threshold=%v: must be more than 0", c.AdmissionQPS)
 	}
-	return c.checkHealing()
+	return errors.Join(c.checkHealing(), c.checkIntegrity())
 }

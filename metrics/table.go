@@ -55,6 +55,9 @@ type Stats struct {
 	HandOutReuses uint64 // ranges written again although a reader had been told of them within its lease
 
 	// Objects that have fewer copies than they were put with: those that wait and those being copied, and what was done.
+	SumsKept, CopiesRight, CopiesDoubted, SumFailures, SummedBytes uint64
+	CorruptCopies, CorruptObjects, CorruptBytes                    uint64
+
 	HealWaiting, HealCopying, HealUnhelped              uint64
 	HealedObjects, HealedBytes, HealFailures, HealLooks uint64
 
@@ -198,6 +201,14 @@ var totals = []row{
 	{"mooncake_go_quarantined_bytes", gauge, "Bytes that belong to no object and are not given out yet: a dead writer may still write them, or a reader read them.", func(s *snapshot) uint64 { return s.QuarantinedBytes }},
 	{"mooncake_go_aborted_puts_total", counter, "Unfinished writes that ended because their writer was known to be gone or a client removed them by force.", func(s *snapshot) uint64 { return s.AbortedPuts }},
 	{"mooncake_go_hand_out_reuses_total", counter, "Ranges given to a put for want of other room although a reader had been told of them within its lease.", func(s *snapshot) uint64 { return s.HandOutReuses }},
+	{"mooncake_go_sums_kept_total", counter, "Objects whose checksum was found and kept.", func(s *snapshot) uint64 { return s.SumsKept }},
+	{"mooncake_go_copies_right_total", counter, "Copies that were compared with the checksum of their object and had it.", func(s *snapshot) uint64 { return s.CopiesRight }},
+	{"mooncake_go_copies_doubted_total", counter, "Copies that had another checksum than their object and were looked at again.", func(s *snapshot) uint64 { return s.CopiesDoubted }},
+	{"mooncake_go_sum_failures_total", counter, "Requests for checksums that a daemon did not answer.", func(s *snapshot) uint64 { return s.SumFailures }},
+	{"mooncake_go_summed_bytes_total", counter, "Bytes of the copies whose checksums were found.", func(s *snapshot) uint64 { return s.SummedBytes }},
+	{"mooncake_go_corrupt_copies_total", counter, "Copies whose bytes did not stay what they were: they are not handed out any more.", func(s *snapshot) uint64 { return s.CorruptCopies }},
+	{"mooncake_go_corrupt_objects_total", counter, "Objects that went because their only copy did not stay what it was.", func(s *snapshot) uint64 { return s.CorruptObjects }},
+	{"mooncake_go_corrupt_bytes", gauge, "Bytes of ranges that held such copies and are not used any more.", func(s *snapshot) uint64 { return s.CorruptBytes }},
 	{"mooncake_go_heal_waiting_objects", gauge, "Objects with fewer copies than they were put with that nobody was asked to copy yet.", func(s *snapshot) uint64 { return s.HealWaiting }},
 	{"mooncake_go_heal_copying_objects", gauge, "Objects with fewer copies than they were put with that are being copied.", func(s *snapshot) uint64 { return s.HealCopying }},
 	{"mooncake_go_heal_unhelped_objects", gauge, "Objects with fewer copies than they were put with for which there is no room on another host, or whose copy failed; looked at again later.", func(s *snapshot) uint64 { return s.HealUnhelped }},

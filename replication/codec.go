@@ -37,6 +37,7 @@ const (
 	hasState
 	hasLocality
 	hasWanted
+	hasSum
 	knownFields = iota
 )
 
@@ -46,6 +47,7 @@ const (
 	flagStaged
 	flagChecksum
 	flagKeepChecksum
+	flagSum
 	knownFlags = 1<<iota - 1
 )
 
@@ -161,6 +163,9 @@ func appendPlacement(dst []byte, fields uint64, c *catalog.Change) []byte {
 	if fields&hasWanted != 0 {
 		dst = append(dst, c.Wanted)
 	}
+	if fields&hasSum != 0 {
+		dst = binary.LittleEndian.AppendUint32(dst, c.Sum)
+	}
 	return dst
 }
 
@@ -168,7 +173,7 @@ func flagsOf(c *catalog.Change) (flags uint8) {
 	for _, f := range [...]struct {
 		set bool
 		bit uint8
-	}{{c.HardPin, flagHardPin}, {c.Staged, flagStaged}, {c.HasChecksum, flagChecksum}, {c.KeepChecksum, flagKeepChecksum}} {
+	}{{c.HardPin, flagHardPin}, {c.Staged, flagStaged}, {c.HasChecksum, flagChecksum}, {c.KeepChecksum, flagKeepChecksum}, {c.HasSum, flagSum}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -205,6 +210,7 @@ func fieldsOf(base catalog.Time, c *catalog.Change, flags uint8) (fields uint64)
 		{c.State != 0, hasState},
 		{c.Segment != nil && c.Segment.Locality != "", hasLocality},
 		{c.Wanted != 0, hasWanted},
+		{c.Sum != 0, hasSum},
 	} {
 		if f.set {
 			fields |= f.bit
@@ -292,6 +298,16 @@ func (r *reader) uint64(order binary.ByteOrder) uint64 {
 	}
 	v := order.Uint64(r.in)
 	r.in = r.in[8:]
+	return v
+}
+
+func (r *reader) uint32() uint32 {
+	if len(r.in) < 4 {
+		r.fail(errShort)
+		return 0
+	}
+	v := binary.LittleEndian.Uint32(r.in)
+	r.in = r.in[4:]
 	return v
 }
 
@@ -406,6 +422,9 @@ func (r *reader) placement(c *catalog.Change, fields uint64) {
 	if fields&hasWanted != 0 {
 		c.Wanted = r.byte()
 	}
+	if fields&hasSum != 0 {
+		c.Sum = r.uint32()
+	}
 }
 
 func (r *reader) flags(c *catalog.Change) {
@@ -415,6 +434,7 @@ func (r *reader) flags(c *catalog.Change) {
 	}
 	c.HardPin, c.Staged = flags&flagHardPin != 0, flags&flagStaged != 0
 	c.HasChecksum, c.KeepChecksum = flags&flagChecksum != 0, flags&flagKeepChecksum != 0
+	c.HasSum = flags&flagSum != 0
 }
 
 // replicas reads a list. Its length is held against what is left of the entry before memory is taken for it.

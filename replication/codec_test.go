@@ -30,6 +30,7 @@ func drawChange(t *rapid.T) catalog.Change {
 		c.Replicas = append(c.Replicas, catalog.ReplicaChange{ID: number.Draw(t, "id"), Segment: drawID(t), Offset: number.Draw(t, "offset"), Size: number.Draw(t, "bytes")})
 	}
 	c.Tenant, c.Wanted = text.Draw(t, "tenant"), small.Draw(t, "wanted")
+	c.Sum, c.HasSum = rapid.Uint32().Draw(t, "crc"), rapid.Bool().Draw(t, "has crc")
 	for range rapid.IntRange(0, 2).Draw(t, "workloads") {
 		c.Workloads = append(c.Workloads, catalog.Workload{
 			Name: text.Draw(t, "rule"), Prefixes: []string{text.Draw(t, "prefix")}, SoftBytes: number.Draw(t, "soft"),
@@ -106,7 +107,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 			f.SetString("text")
 		case reflect.Int64:
 			f.SetInt(7)
-		case reflect.Uint8, reflect.Uint64:
+		case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 			f.SetUint(7)
 		case reflect.Slice:
 			if typ.Field(i).Name == "Workloads" {

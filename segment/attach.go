@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -97,6 +98,8 @@ func hostOnly(address string) string {
 // attach keeps one stream until it ends.
 func (d *Daemon) attach(ctx, reign context.Context, address string) error {
 	ctx, cancel := context.WithCancel(ctx)
+	var summing sync.WaitGroup
+	defer summing.Wait()
 	defer cancel()
 	defer context.AfterFunc(reign, cancel)()
 	transport, err := d.cfg.MasterGRPC.transport()
@@ -113,11 +116,14 @@ func (d *Daemon) attach(ctx, reign context.Context, address string) error {
 		return err
 	}
 	defer conn.Close()
-	stream, err := mooncakev1.NewSegmentsClient(conn).Attach(ctx)
+	defer d.keeper.CompareAndSwap(conn, nil)
+	attached, err := mooncakev1.NewSegmentsClient(conn).Attach(ctx)
 	if err != nil {
 		return err
 	}
-	hello := &mooncakev1.Hello{Client: &mooncakev1.Uuid{High: d.clientID.Hi, Low: d.clientID.Lo}}
+	stream, sums := &stream{Segments_AttachClient: attached}, make(chan *mooncakev1.SumRequest, 1)
+	summing.Go(func() { d.findSums(ctx, stream, sums) })
+	hello := &mooncakev1.Hello{Client: &mooncakev1.Uuid{High: d.clientID.Hi, Low: d.clientID.Lo}, Sums: true}
 	if err := stream.Send(&mooncakev1.AttachRequest{What: &mooncakev1.AttachRequest_Hello{Hello: hello}}); err != nil {
 		_, err = stream.Recv() // that has the reason
 		return err
@@ -129,14 +135,21 @@ func (d *Daemon) attach(ctx, reign context.Context, address string) error {
 		}
 		switch what := reply.GetWhat().(type) {
 		case *mooncakev1.AttachReply_Welcome:
-			d.attachments.Add(1)
-			d.log.Info("attached to the master", zap.String("address", address))
+			d.welcomed(what.Welcome, conn, address)
 		case *mooncakev1.AttachReply_TasksWait:
 			d.fetchSoon()
 		case *mooncakev1.AttachReply_Read:
 			answer := d.readFor(what.Read)
-			if err := stream.Send(&mooncakev1.AttachRequest{What: &mooncakev1.AttachRequest_Read{Read: answer}}); err != nil {
+			if err := stream.answer(&mooncakev1.AttachRequest{What: &mooncakev1.AttachRequest_Read{Read: answer}}); err != nil {
 				return err
+			}
+		case *mooncakev1.AttachReply_Sum:
+			select {
+			case sums <- what.Sum:
+			default:
+				if err := stream.answerSums(&mooncakev1.SumReply{Number: what.Sum.GetNumber(), Failure: errSumsBusy.Error()}); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -31,6 +31,7 @@ type hints struct {
 	address string
 	streams chan *hintStream
 	refuse  func(context.Context) error
+	objects sumObjects
 }
 
 // hintStream is one stream of a daemon.
@@ -49,6 +50,7 @@ func newHints(t *testing.T, options ...grpc.ServerOption) *hints {
 	h := &hints{port: ln.Addr().(*net.TCPAddr).Port, address: ln.Addr().String(), streams: make(chan *hintStream), refuse: func(context.Context) error { return nil }}
 	srv := grpc.NewServer(options...)
 	mooncakev1.RegisterSegmentsServer(srv, h)
+	mooncakev1.RegisterObjectsServer(srv, &h.objects)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(ln) }()
 	t.Cleanup(func() { srv.Stop(); <-done })

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"mooncake/descriptor"
 	"mooncake/internal/access"
@@ -50,8 +51,9 @@ type Daemon struct {
 
 	remountWanted chan struct{}
 	taskQueue     chan wire.TaskAssignment
-	tasksWait     chan struct{} // has one when the master says so, or when a task has ended
-	attachments   atomic.Uint64 // streams that a master has welcomed
+	tasksWait     chan struct{}                   // has one when the master says so, or when a task has ended
+	attachments   atomic.Uint64                   // streams that a master has welcomed
+	keeper        atomic.Pointer[grpc.ClientConn] // to a master that keeps sums of objects; nil: there is none
 	drained       drainStatus
 	health        health
 	count         counters

@@ -20,6 +20,10 @@ type counters struct {
 	tasksDone, tasksFailed   atomic.Uint64
 	taskBytes                atomic.Uint64
 	taskOverTCP              atomic.Uint64
+	sumBytes                 atomic.Uint64
+	copiesVerified           atomic.Uint64
+	copiesWrong              atomic.Uint64
+	copiesUnread             atomic.Uint64
 
 	pingedAt atomic.Int64 // when the last ping was answered, or was not, in ms since 1970; 0: never
 	pingedOK atomic.Bool
@@ -77,6 +81,10 @@ var allSeries = []series{
 	{"remounts_failed_total", "counter", "Times the master asked for the segment again and it could not be given", func(s *snapshot) uint64 { return s.d.count.remountsFailed.Load() }},
 	{"tasks_total", "counter", "Copy and move tasks carried out", func(s *snapshot) uint64 { return s.d.count.tasksDone.Load() }},
 	{"tasks_failed_total", "counter", "Copy and move tasks that failed", func(s *snapshot) uint64 { return s.d.count.tasksFailed.Load() }},
+	{"summed_bytes_total", "counter", "Bytes of which the sum was found", func(s *snapshot) uint64 { return s.d.count.sumBytes.Load() }},
+	{"copies_verified_total", "counter", "Copies that were read back and had the sum of their source", func(s *snapshot) uint64 { return s.d.count.copiesVerified.Load() }},
+	{"copies_wrong_total", "counter", "Copies that failed because source or target had the wrong sum", func(s *snapshot) uint64 { return s.d.count.copiesWrong.Load() }},
+	{"copies_unread_total", "counter", "Copies that were not read back because their holder does not serve tcp", func(s *snapshot) uint64 { return s.d.count.copiesUnread.Load() }},
 	{"task_bytes_total", "counter", "Bytes written to other segments by tasks", func(s *snapshot) uint64 { return s.d.count.taskBytes.Load() }},
 	{"task_writes_over_tcp_total", "counter", "Writes of tasks that failed over RDMA and were done over tcp", func(s *snapshot) uint64 { return s.d.count.taskOverTCP.Load() }},
 	{"drain_left", "gauge", "Copies still on the segment while the daemon leaves", func(s *snapshot) uint64 {

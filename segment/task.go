@@ -141,6 +141,8 @@ func (d *Daemon) executeTask(ctx context.Context, t *wire.TaskAssignment) (bytes
 // transfer is a copy or move between start and end at the master: three calls that differ between the kinds, around the
 // same pushing of bytes.
 type transfer struct {
+	tenant, key string
+
 	start  func(ctx context.Context) (source wire.ReplicaDescriptor, targets []wire.ReplicaDescriptor, err error)
 	end    func(ctx context.Context) error
 	revoke func(ctx context.Context) error
@@ -152,6 +154,9 @@ func (t *transfer) run(ctx context.Context, d *Daemon) (uint64, error) {
 		return 0, err
 	}
 	bytes, err := d.push(ctx, &source, targets)
+	if err == nil {
+		err = d.verify(ctx, t, &source, targets)
+	}
 	if err == nil {
 		if err = t.end(ctx); err == nil {
 			return bytes, nil

@@ -10,6 +10,7 @@ import (
 // plainCopy makes further replicas of an object on other segments.
 func (d *Daemon) plainCopy(p *copyPayload) *transfer {
 	return &transfer{
+		tenant: p.TenantID, key: p.Key,
 		start: func(ctx context.Context) (source wire.ReplicaDescriptor, targets []wire.ReplicaDescriptor, err error) {
 			r, err := call(ctx, d.tasks, &wire.CopyStart, &wire.CopyStartRequest{
 				ClientID: d.clientID, Key: p.Key, TenantID: p.TenantID, Source: p.Source, Targets: p.Targets,
@@ -32,6 +33,7 @@ func (d *Daemon) plainCopy(p *copyPayload) *transfer {
 // nobody has whether this client is newer than release 12.
 func (d *Daemon) dynamicCopy(p *copyPayload) *transfer {
 	return &transfer{
+		tenant: p.TenantID, key: p.Key,
 		start: func(ctx context.Context) (source wire.ReplicaDescriptor, targets []wire.ReplicaDescriptor, err error) {
 			r, err := call(ctx, d.tasks, &wire.DynamicReplicaCopyStart, &wire.DynamicReplicaCopyStartRequest{
 				ClientID: d.clientID, Key: p.Key, TenantID: p.TenantID, Source: p.Source, Targets: p.Targets,
@@ -57,6 +59,7 @@ func (d *Daemon) dynamicCopy(p *copyPayload) *transfer {
 // plainMove makes one replica elsewhere and gives this one up.
 func (d *Daemon) plainMove(p *movePayload) *transfer {
 	return &transfer{
+		tenant: p.TenantID, key: p.Key,
 		start: func(ctx context.Context) (source wire.ReplicaDescriptor, targets []wire.ReplicaDescriptor, err error) {
 			r, err := call(ctx, d.tasks, &wire.MoveStart, &wire.MoveStartRequest{
 				ClientID: d.clientID, Key: p.Key, TenantID: p.TenantID, Source: p.Source, Target: p.Target,

@@ -164,6 +164,8 @@ func addStoreFlags(fs *pflag.FlagSet, c *master.Config) {
 	fs.BoolVar(&c.Heal, "heal", c.Heal, "copy objects again that have fewer copies than they were put with, because a segment is lost")
 	fs.IntVar(&c.HealTasks, "heal_tasks", c.HealTasks, "objects that one client is asked to copy again at a time")
 	fs.Uint64Var(&c.HealBandwidth, "heal_bandwidth", c.HealBandwidth, "bytes a second that are copied again, by all clients together")
+	fs.BoolVar(&c.Checksum, "checksum", c.Checksum, "have segment daemons find the CRC32C of every object, and compare copies with it")
+	fs.Uint64Var(&c.ScrubBandwidth, "scrub_bandwidth", c.ScrubBandwidth, "with --checksum: bytes a second of each daemon that are compared again, for ever; 0 = never")
 	fs.BoolVar(&c.Rebalance, "rebalance", c.Rebalance, "move objects from the fullest segments to the emptiest when they are far apart, within the bounds of --heal_tasks and --heal_bandwidth")
 }
 

@@ -1322,4 +1322,31 @@ const (
 	// LogLingerMaxUs bounds how long a record for etcd waits for others in all: where transactions are slow, half of one would be
 	// longer than anybody waits for company.
 	LogLingerMaxUs = 5000
+// Sums of objects: CRC32C that daemons find and the catalog keeps.
+const (
+	// SumQueue bounds the keys that were completed and wait to be asked about; beyond, walks through the catalog find them.
+	SumQueue = 64 << 10
+	// SumLooks is how many records a walk looks at before it lets others take the lock; most of them are another daemon's.
+	SumLooks = 4 * CatalogSliceItems
+	// SumSlices is how many such looks a walk takes in a row before its daemon is thought of again.
+	SumSlices = 64
+	// SumRanges and SumPieceBytes bound one request for sums: some milliseconds of a processor.
+	SumRanges     = 256
+	SumPieceBytes = 16 << 20
+	// SumSliceBytes is how much a daemon reads before it looks whether it serves: a tenth of a millisecond.
+	SumSliceBytes = 1 << 20
+	// SumWaitMs is how long a daemon may take over a request, with much else to do.
+	SumWaitMs = 60_000
+	// ScrubBandwidth is how many bytes a second of each daemon are looked at if nobody says: a terabyte takes nine hours, and
+	// a hundredth of a memory channel.
+	ScrubBandwidth = 32 << 20
+	// ScrubBandwidthMin and ScrubBandwidthMax bound what may be said: below, a gigabyte takes days; above there is no memory.
+	ScrubBandwidthMin = 64 << 10
+	ScrubBandwidthMax = 1 << 40
+	// ScrubPieceMin is the least that is asked for at a time: below, the asking would be the work.
+	ScrubPieceMin = 64 << 10
+	// ScrubRestMs is the rest between two walks through everything, so that a small pool is not looked at all the time.
+	ScrubRestMs = 10_000
+	// ReportWrongCopies bounds the copies of one report.
+	ReportWrongCopies = 64
 )

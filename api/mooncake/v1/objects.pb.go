@@ -619,7 +619,9 @@ type PlacementsResult struct {
 	// Its size.
 	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// How long the copies stay where they are, from the time the master answered.
-	LeaseMs       uint64 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	LeaseMs uint64 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// The CRC32C (Castagnoli) of its bytes, if the master knows it by now.
+	Crc32C        *uint32 `protobuf:"fixed32,5,opt,name=crc32c,proto3,oneof" json:"crc32c,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,6 +680,13 @@ func (x *PlacementsResult) GetSize() uint64 {
 func (x *PlacementsResult) GetLeaseMs() uint64 {
 	if x != nil {
 		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *PlacementsResult) GetCrc32C() uint32 {
+	if x != nil && x.Crc32C != nil {
+		return *x.Crc32C
 	}
 	return 0
 }
@@ -1292,14 +1301,16 @@ const file_mooncake_v1_objects_proto_rawDesc = "" +
 	"\x04keys\x18\x02 \x03(\tR\x04keys\x12\x12\n" +
 	"\x04peek\x18\x03 \x01(\bR\x04peek\"J\n" +
 	"\x0fPlacementsReply\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.mooncake.v1.PlacementsResultR\aresults\"\xa9\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.mooncake.v1.PlacementsResultR\aresults\"\xd1\x01\n" +
 	"\x10PlacementsResult\x12.\n" +
 	"\aoutcome\x18\x01 \x01(\v2\x14.mooncake.v1.OutcomeR\aoutcome\x126\n" +
 	"\n" +
 	"placements\x18\x02 \x03(\v2\x16.mooncake.v1.PlacementR\n" +
 	"placements\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x19\n" +
-	"\blease_ms\x18\x04 \x01(\x04R\aleaseMs\";\n" +
+	"\blease_ms\x18\x04 \x01(\x04R\aleaseMs\x12\x1b\n" +
+	"\x06crc32c\x18\x05 \x01(\aH\x00R\x06crc32c\x88\x01\x01B\t\n" +
+	"\a_crc32c\";\n" +
 	"\rExistsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04keys\x18\x02 \x03(\tR\x04keys\"%\n" +
@@ -1431,6 +1442,7 @@ func file_mooncake_v1_objects_proto_init() {
 		return
 	}
 	file_mooncake_v1_types_proto_init()
+	file_mooncake_v1_objects_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -32,6 +32,7 @@ type AttachRequest struct {
 	//
 	//	*AttachRequest_Hello
 	//	*AttachRequest_Read
+	//	*AttachRequest_Sum
 	What          isAttachRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -92,6 +93,15 @@ func (x *AttachRequest) GetRead() *ReadReply {
 	return nil
 }
 
+func (x *AttachRequest) GetSum() *SumReply {
+	if x != nil {
+		if x, ok := x.What.(*AttachRequest_Sum); ok {
+			return x.Sum
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_What interface {
 	isAttachRequest_What()
 }
@@ -106,15 +116,24 @@ type AttachRequest_Read struct {
 	Read *ReadReply `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
 }
 
+type AttachRequest_Sum struct {
+	// The sums that were asked for.
+	Sum *SumReply `protobuf:"bytes,3,opt,name=sum,proto3,oneof"`
+}
+
 func (*AttachRequest_Hello) isAttachRequest_What() {}
 
 func (*AttachRequest_Read) isAttachRequest_What() {}
+
+func (*AttachRequest_Sum) isAttachRequest_What() {}
 
 // Hello names a daemon.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The client that mounted its segments.
-	Client        *Uuid `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	Client *Uuid `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	// It finds sums of ranges.
+	Sums          bool `protobuf:"varint,2,opt,name=sums,proto3" json:"sums,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +173,13 @@ func (x *Hello) GetClient() *Uuid {
 		return x.Client
 	}
 	return nil
+}
+
+func (x *Hello) GetSums() bool {
+	if x != nil {
+		return x.Sums
+	}
+	return false
 }
 
 // ReadReply answers one ReadRequest.
@@ -230,6 +256,7 @@ type AttachReply struct {
 	//	*AttachReply_Welcome
 	//	*AttachReply_TasksWait
 	//	*AttachReply_Read
+	//	*AttachReply_Sum
 	What          isAttachReply_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -299,6 +326,15 @@ func (x *AttachReply) GetRead() *ReadRequest {
 	return nil
 }
 
+func (x *AttachReply) GetSum() *SumRequest {
+	if x != nil {
+		if x, ok := x.What.(*AttachReply_Sum); ok {
+			return x.Sum
+		}
+	}
+	return nil
+}
+
 type isAttachReply_What interface {
 	isAttachReply_What()
 }
@@ -318,15 +354,24 @@ type AttachReply_Read struct {
 	Read *ReadRequest `protobuf:"bytes,3,opt,name=read,proto3,oneof"`
 }
 
+type AttachReply_Sum struct {
+	// Sums are asked for.
+	Sum *SumRequest `protobuf:"bytes,4,opt,name=sum,proto3,oneof"`
+}
+
 func (*AttachReply_Welcome) isAttachReply_What() {}
 
 func (*AttachReply_TasksWait) isAttachReply_What() {}
 
 func (*AttachReply_Read) isAttachReply_What() {}
 
+func (*AttachReply_Sum) isAttachReply_What() {}
+
 // Welcome says that the stream is in use.
 type Welcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The master keeps sums of objects: copies are to be compared with them.
+	Sums          bool `protobuf:"varint,1,opt,name=sums,proto3" json:"sums,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +404,13 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Welcome) GetSums() bool {
+	if x != nil {
+		return x.Sums
+	}
+	return false
 }
 
 // TasksWait says that there is something to fetch.
@@ -462,6 +514,189 @@ func (x *ReadRequest) GetSize() uint64 {
 	return 0
 }
 
+// SumRequest asks for sums of ranges of a segment's memory. One is asked for at a time.
+type SumRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the answer.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The ranges, at most 256, with at most 16 MiB together.
+	Ranges        []*SumRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumRequest) Reset() {
+	*x = SumRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumRequest) ProtoMessage() {}
+
+func (x *SumRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumRequest.ProtoReflect.Descriptor instead.
+func (*SumRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SumRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SumRequest) GetRanges() []*SumRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// SumRange is a range of a segment's memory.
+type SumRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first address, as in placements.
+	Address uint64 `protobuf:"varint,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Its size.
+	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// The CRC32C of what comes before it in the object; 0 at its beginning.
+	Before        uint32 `protobuf:"fixed32,3,opt,name=before,proto3" json:"before,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumRange) Reset() {
+	*x = SumRange{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumRange) ProtoMessage() {}
+
+func (x *SumRange) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumRange.ProtoReflect.Descriptor instead.
+func (*SumRange) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SumRange) GetAddress() uint64 {
+	if x != nil {
+		return x.Address
+	}
+	return 0
+}
+
+func (x *SumRange) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *SumRange) GetBefore() uint32 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+// SumReply answers one SumRequest.
+type SumReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the request.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The CRC32C (Castagnoli) of each range and what comes before it, in order.
+	Sums []uint32 `protobuf:"fixed32,2,rep,packed,name=sums,proto3" json:"sums,omitempty"`
+	// Why there are none; empty for success.
+	Failure       string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumReply) Reset() {
+	*x = SumReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumReply) ProtoMessage() {}
+
+func (x *SumReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumReply.ProtoReflect.Descriptor instead.
+func (*SumReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SumReply) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SumReply) GetSums() []uint32 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+func (x *SumReply) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // ListSegmentsRequest asks for nothing in particular.
 type ListSegmentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -471,7 +706,7 @@ type ListSegmentsRequest struct {
 
 func (x *ListSegmentsRequest) Reset() {
 	*x = ListSegmentsRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +718,7 @@ func (x *ListSegmentsRequest) String() string {
 func (*ListSegmentsRequest) ProtoMessage() {}
 
 func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[7]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +731,7 @@ func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsRequest.ProtoReflect.Descriptor instead.
 func (*ListSegmentsRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{7}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{10}
 }
 
 // ListSegmentsReply has the segments.
@@ -510,7 +745,7 @@ type ListSegmentsReply struct {
 
 func (x *ListSegmentsReply) Reset() {
 	*x = ListSegmentsReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +757,7 @@ func (x *ListSegmentsReply) String() string {
 func (*ListSegmentsReply) ProtoMessage() {}
 
 func (x *ListSegmentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[8]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +770,7 @@ func (x *ListSegmentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsReply.ProtoReflect.Descriptor instead.
 func (*ListSegmentsReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{8}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSegmentsReply) GetSegments() []*Segment {
@@ -580,7 +815,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +827,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[9]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +840,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{9}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Segment) GetId() *Uuid {
@@ -714,7 +949,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +961,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[10]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +974,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{10}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainRequest) GetSegments() []string {
@@ -774,7 +1009,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +1021,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[11]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +1034,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{11}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainReply) GetId() *Uuid {
@@ -818,7 +1053,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1065,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[12]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1078,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{12}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{15}
 }
 
 // ListDrainsReply has the jobs.
@@ -857,7 +1092,7 @@ type ListDrainsReply struct {
 
 func (x *ListDrainsReply) Reset() {
 	*x = ListDrainsReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1104,7 @@ func (x *ListDrainsReply) String() string {
 func (*ListDrainsReply) ProtoMessage() {}
 
 func (x *ListDrainsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[13]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1117,7 @@ func (x *ListDrainsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsReply.ProtoReflect.Descriptor instead.
 func (*ListDrainsReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{13}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListDrainsReply) GetJobs() []*DrainJob {
@@ -923,7 +1158,7 @@ type DrainJob struct {
 
 func (x *DrainJob) Reset() {
 	*x = DrainJob{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1170,7 @@ func (x *DrainJob) String() string {
 func (*DrainJob) ProtoMessage() {}
 
 func (x *DrainJob) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[14]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1183,7 @@ func (x *DrainJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainJob.ProtoReflect.Descriptor instead.
 func (*DrainJob) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{14}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainJob) GetId() *Uuid {
@@ -1039,7 +1274,7 @@ type CancelDrainRequest struct {
 
 func (x *CancelDrainRequest) Reset() {
 	*x = CancelDrainRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1286,7 @@ func (x *CancelDrainRequest) String() string {
 func (*CancelDrainRequest) ProtoMessage() {}
 
 func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[15]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1299,7 @@ func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainRequest.ProtoReflect.Descriptor instead.
 func (*CancelDrainRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{15}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelDrainRequest) GetId() *Uuid {
@@ -1083,7 +1318,7 @@ type CancelDrainReply struct {
 
 func (x *CancelDrainReply) Reset() {
 	*x = CancelDrainReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1330,7 @@ func (x *CancelDrainReply) String() string {
 func (*CancelDrainReply) ProtoMessage() {}
 
 func (x *CancelDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[16]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,21 +1343,23 @@ func (x *CancelDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainReply.ProtoReflect.Descriptor instead.
 func (*CancelDrainReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{16}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{19}
 }
 
-// ReportRequest names segments that could not be reached.
+// ReportRequest names segments that could not be reached, and copies whose bytes were wrong.
 type ReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Their endpoints, as placements name them; at most 64.
-	Endpoints     []string `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	Endpoints []string `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	// Copies that do not have the sum of their object, at most 64. The master has their holders look themselves.
+	Wrong         []*WrongCopy `protobuf:"bytes,2,rep,name=wrong,proto3" json:"wrong,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1371,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[17]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1384,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{17}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportRequest) GetEndpoints() []string {
@@ -1157,18 +1394,91 @@ func (x *ReportRequest) GetEndpoints() []string {
 	return nil
 }
 
+func (x *ReportRequest) GetWrong() []*WrongCopy {
+	if x != nil {
+		return x.Wrong
+	}
+	return nil
+}
+
+// WrongCopy is a copy whose bytes were not those of its object.
+type WrongCopy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose key.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The object's key.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The copy's id.
+	ReplicaId     uint64 `protobuf:"varint,3,opt,name=replica_id,json=replicaId,proto3" json:"replica_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WrongCopy) Reset() {
+	*x = WrongCopy{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WrongCopy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WrongCopy) ProtoMessage() {}
+
+func (x *WrongCopy) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WrongCopy.ProtoReflect.Descriptor instead.
+func (*WrongCopy) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *WrongCopy) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WrongCopy) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WrongCopy) GetReplicaId() uint64 {
+	if x != nil {
+		return x.ReplicaId
+	}
+	return 0
+}
+
 // ReportReply says what becomes of it.
 type ReportReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many of the endpoints were those of segments.
-	Known         uint32 `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Known uint32 `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	// How many of the copies are looked at.
+	LookedAt      uint32 `protobuf:"varint,2,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportReply) Reset() {
 	*x = ReportReply{}
-	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1490,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_segments_proto_msgTypes[18]
+	mi := &file_mooncake_v1_segments_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1503,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{18}
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportReply) GetKnown() uint32 {
@@ -1203,33 +1513,459 @@ func (x *ReportReply) GetKnown() uint32 {
 	return 0
 }
 
+func (x *ReportReply) GetLookedAt() uint32 {
+	if x != nil {
+		return x.LookedAt
+	}
+	return 0
+}
+
+// ListCorruptRequest asks for nothing in particular.
+type ListCorruptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCorruptRequest) Reset() {
+	*x = ListCorruptRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCorruptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCorruptRequest) ProtoMessage() {}
+
+func (x *ListCorruptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCorruptRequest.ProtoReflect.Descriptor instead.
+func (*ListCorruptRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{23}
+}
+
+// ListCorruptReply tells of checksums.
+type ListCorruptReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The master keeps them.
+	On bool `protobuf:"varint,1,opt,name=on,proto3" json:"on,omitempty"`
+	// Objects whose checksum was found.
+	SumsKept uint64 `protobuf:"varint,2,opt,name=sums_kept,json=sumsKept,proto3" json:"sums_kept,omitempty"`
+	// Copies that had the checksum of their object.
+	CopiesRight uint64 `protobuf:"varint,3,opt,name=copies_right,json=copiesRight,proto3" json:"copies_right,omitempty"`
+	// Copies that had another one twice.
+	CorruptCopies uint64 `protobuf:"varint,4,opt,name=corrupt_copies,json=corruptCopies,proto3" json:"corrupt_copies,omitempty"`
+	// Objects that had no other copy.
+	CorruptObjects uint64 `protobuf:"varint,5,opt,name=corrupt_objects,json=corruptObjects,proto3" json:"corrupt_objects,omitempty"`
+	// Daemons that find checksums.
+	Daemons uint32 `protobuf:"varint,6,opt,name=daemons,proto3" json:"daemons,omitempty"`
+	// Ranges that are not used again, by segment and place; the first thousand.
+	Ranges []*CorruptRange `protobuf:"bytes,7,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	// How many there are.
+	RangeCount    uint64 `protobuf:"varint,8,opt,name=range_count,json=rangeCount,proto3" json:"range_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCorruptReply) Reset() {
+	*x = ListCorruptReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCorruptReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCorruptReply) ProtoMessage() {}
+
+func (x *ListCorruptReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCorruptReply.ProtoReflect.Descriptor instead.
+func (*ListCorruptReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListCorruptReply) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *ListCorruptReply) GetSumsKept() uint64 {
+	if x != nil {
+		return x.SumsKept
+	}
+	return 0
+}
+
+func (x *ListCorruptReply) GetCopiesRight() uint64 {
+	if x != nil {
+		return x.CopiesRight
+	}
+	return 0
+}
+
+func (x *ListCorruptReply) GetCorruptCopies() uint64 {
+	if x != nil {
+		return x.CorruptCopies
+	}
+	return 0
+}
+
+func (x *ListCorruptReply) GetCorruptObjects() uint64 {
+	if x != nil {
+		return x.CorruptObjects
+	}
+	return 0
+}
+
+func (x *ListCorruptReply) GetDaemons() uint32 {
+	if x != nil {
+		return x.Daemons
+	}
+	return 0
+}
+
+func (x *ListCorruptReply) GetRanges() []*CorruptRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *ListCorruptReply) GetRangeCount() uint64 {
+	if x != nil {
+		return x.RangeCount
+	}
+	return 0
+}
+
+// CorruptRange held a copy whose bytes did not stay what they were.
+type CorruptRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key of the object.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The name of the segment.
+	Segment string `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
+	// The first byte, from the beginning of the segment.
+	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The size.
+	Size uint64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// When it was found, in milliseconds since 1970.
+	SinceMs       int64 `protobuf:"varint,5,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CorruptRange) Reset() {
+	*x = CorruptRange{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CorruptRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CorruptRange) ProtoMessage() {}
+
+func (x *CorruptRange) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CorruptRange.ProtoReflect.Descriptor instead.
+func (*CorruptRange) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CorruptRange) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *CorruptRange) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+func (x *CorruptRange) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *CorruptRange) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *CorruptRange) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+// ScrubRequest asks for nothing in particular.
+type ScrubRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScrubRequest) Reset() {
+	*x = ScrubRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScrubRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScrubRequest) ProtoMessage() {}
+
+func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScrubRequest.ProtoReflect.Descriptor instead.
+func (*ScrubRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{26}
+}
+
+// ScrubReply says who looks.
+type ScrubReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many daemons do.
+	Daemons       uint32 `protobuf:"varint,1,opt,name=daemons,proto3" json:"daemons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScrubReply) Reset() {
+	*x = ScrubReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScrubReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScrubReply) ProtoMessage() {}
+
+func (x *ScrubReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScrubReply.ProtoReflect.Descriptor instead.
+func (*ScrubReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ScrubReply) GetDaemons() uint32 {
+	if x != nil {
+		return x.Daemons
+	}
+	return 0
+}
+
+// ReleaseCorruptRequest names ranges.
+type ReleaseCorruptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of their segment; empty is all.
+	Segment       string `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCorruptRequest) Reset() {
+	*x = ReleaseCorruptRequest{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCorruptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCorruptRequest) ProtoMessage() {}
+
+func (x *ReleaseCorruptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCorruptRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseCorruptRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReleaseCorruptRequest) GetSegment() string {
+	if x != nil {
+		return x.Segment
+	}
+	return ""
+}
+
+// ReleaseCorruptReply says how many.
+type ReleaseCorruptReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ranges that are used again.
+	Ranges        uint32 `protobuf:"varint,1,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCorruptReply) Reset() {
+	*x = ReleaseCorruptReply{}
+	mi := &file_mooncake_v1_segments_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCorruptReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCorruptReply) ProtoMessage() {}
+
+func (x *ReleaseCorruptReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_segments_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCorruptReply.ProtoReflect.Descriptor instead.
+func (*ReleaseCorruptReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_segments_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReleaseCorruptReply) GetRanges() uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return 0
+}
+
 var File_mooncake_v1_segments_proto protoreflect.FileDescriptor
 
 const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"\n" +
-	"\x1amooncake/v1/segments.proto\x12\vmooncake.v1\x1a\x17mooncake/v1/types.proto\"q\n" +
+	"\x1amooncake/v1/segments.proto\x12\vmooncake.v1\x1a\x17mooncake/v1/types.proto\"\x9c\x01\n" +
 	"\rAttachRequest\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.mooncake.v1.HelloH\x00R\x05hello\x12,\n" +
-	"\x04read\x18\x02 \x01(\v2\x16.mooncake.v1.ReadReplyH\x00R\x04readB\x06\n" +
-	"\x04what\"2\n" +
+	"\x04read\x18\x02 \x01(\v2\x16.mooncake.v1.ReadReplyH\x00R\x04read\x12)\n" +
+	"\x03sum\x18\x03 \x01(\v2\x15.mooncake.v1.SumReplyH\x00R\x03sumB\x06\n" +
+	"\x04what\"F\n" +
 	"\x05Hello\x12)\n" +
-	"\x06client\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x06client\"Q\n" +
+	"\x06client\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x06client\x12\x12\n" +
+	"\x04sums\x18\x02 \x01(\bR\x04sums\"Q\n" +
 	"\tReadReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
-	"\afailure\x18\x03 \x01(\tR\afailure\"\xb0\x01\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\"\xdd\x01\n" +
 	"\vAttachReply\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x14.mooncake.v1.WelcomeH\x00R\awelcome\x127\n" +
 	"\n" +
 	"tasks_wait\x18\x02 \x01(\v2\x16.mooncake.v1.TasksWaitH\x00R\ttasksWait\x12.\n" +
-	"\x04read\x18\x03 \x01(\v2\x18.mooncake.v1.ReadRequestH\x00R\x04readB\x06\n" +
-	"\x04what\"\t\n" +
-	"\aWelcome\"\v\n" +
+	"\x04read\x18\x03 \x01(\v2\x18.mooncake.v1.ReadRequestH\x00R\x04read\x12+\n" +
+	"\x03sum\x18\x04 \x01(\v2\x17.mooncake.v1.SumRequestH\x00R\x03sumB\x06\n" +
+	"\x04what\"\x1d\n" +
+	"\aWelcome\x12\x12\n" +
+	"\x04sums\x18\x01 \x01(\bR\x04sums\"\v\n" +
 	"\tTasksWait\"S\n" +
 	"\vReadRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\x04R\aaddress\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size\"\x15\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"S\n" +
+	"\n" +
+	"SumRequest\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12-\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x15.mooncake.v1.SumRangeR\x06ranges\"P\n" +
+	"\bSumRange\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\x04R\aaddress\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\aR\x06before\"P\n" +
+	"\bSumReply\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04sums\x18\x02 \x03(\aR\x04sums\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\"\x15\n" +
 	"\x13ListSegmentsRequest\"E\n" +
 	"\x11ListSegmentsReply\x120\n" +
 	"\bsegments\x18\x01 \x03(\v2\x14.mooncake.v1.SegmentR\bsegments\"\xe8\x02\n" +
@@ -1276,18 +2012,53 @@ const file_mooncake_v1_segments_proto_rawDesc = "" +
 	"updated_ms\x18\v \x01(\x03R\tupdatedMs\"7\n" +
 	"\x12CancelDrainRequest\x12!\n" +
 	"\x02id\x18\x01 \x01(\v2\x11.mooncake.v1.UuidR\x02id\"\x12\n" +
-	"\x10CancelDrainReply\"-\n" +
+	"\x10CancelDrainReply\"[\n" +
 	"\rReportRequest\x12\x1c\n" +
-	"\tendpoints\x18\x01 \x03(\tR\tendpoints\"#\n" +
+	"\tendpoints\x18\x01 \x03(\tR\tendpoints\x12,\n" +
+	"\x05wrong\x18\x02 \x03(\v2\x16.mooncake.v1.WrongCopyR\x05wrong\"T\n" +
+	"\tWrongCopy\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"replica_id\x18\x03 \x01(\x04R\treplicaId\"@\n" +
 	"\vReportReply\x12\x14\n" +
-	"\x05known\x18\x01 \x01(\rR\x05known2\xb0\x03\n" +
+	"\x05known\x18\x01 \x01(\rR\x05known\x12\x1b\n" +
+	"\tlooked_at\x18\x02 \x01(\rR\blookedAt\"\x14\n" +
+	"\x12ListCorruptRequest\"\xa0\x02\n" +
+	"\x10ListCorruptReply\x12\x0e\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\x12\x1b\n" +
+	"\tsums_kept\x18\x02 \x01(\x04R\bsumsKept\x12!\n" +
+	"\fcopies_right\x18\x03 \x01(\x04R\vcopiesRight\x12%\n" +
+	"\x0ecorrupt_copies\x18\x04 \x01(\x04R\rcorruptCopies\x12'\n" +
+	"\x0fcorrupt_objects\x18\x05 \x01(\x04R\x0ecorruptObjects\x12\x18\n" +
+	"\adaemons\x18\x06 \x01(\rR\adaemons\x121\n" +
+	"\x06ranges\x18\a \x03(\v2\x19.mooncake.v1.CorruptRangeR\x06ranges\x12\x1f\n" +
+	"\vrange_count\x18\b \x01(\x04R\n" +
+	"rangeCount\"\x81\x01\n" +
+	"\fCorruptRange\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\asegment\x18\x02 \x01(\tR\asegment\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x04R\x04size\x12\x19\n" +
+	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\"\x0e\n" +
+	"\fScrubRequest\"&\n" +
+	"\n" +
+	"ScrubReply\x12\x18\n" +
+	"\adaemons\x18\x01 \x01(\rR\adaemons\"1\n" +
+	"\x15ReleaseCorruptRequest\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\tR\asegment\"-\n" +
+	"\x13ReleaseCorruptReply\x12\x16\n" +
+	"\x06ranges\x18\x01 \x01(\rR\x06ranges2\x94\x05\n" +
 	"\bSegments\x12H\n" +
 	"\x04List\x12 .mooncake.v1.ListSegmentsRequest\x1a\x1e.mooncake.v1.ListSegmentsReply\x12;\n" +
 	"\x05Drain\x12\x19.mooncake.v1.DrainRequest\x1a\x17.mooncake.v1.DrainReply\x12J\n" +
 	"\n" +
 	"ListDrains\x12\x1e.mooncake.v1.ListDrainsRequest\x1a\x1c.mooncake.v1.ListDrainsReply\x12M\n" +
 	"\vCancelDrain\x12\x1f.mooncake.v1.CancelDrainRequest\x1a\x1d.mooncake.v1.CancelDrainReply\x12>\n" +
-	"\x06Report\x12\x1a.mooncake.v1.ReportRequest\x1a\x18.mooncake.v1.ReportReply\x12B\n" +
+	"\x06Report\x12\x1a.mooncake.v1.ReportRequest\x1a\x18.mooncake.v1.ReportReply\x12M\n" +
+	"\vListCorrupt\x12\x1f.mooncake.v1.ListCorruptRequest\x1a\x1d.mooncake.v1.ListCorruptReply\x12;\n" +
+	"\x05Scrub\x12\x19.mooncake.v1.ScrubRequest\x1a\x17.mooncake.v1.ScrubReply\x12V\n" +
+	"\x0eReleaseCorrupt\x12\".mooncake.v1.ReleaseCorruptRequest\x1a .mooncake.v1.ReleaseCorruptReply\x12B\n" +
 	"\x06Attach\x12\x1a.mooncake.v1.AttachRequest\x1a\x18.mooncake.v1.AttachReply(\x010\x01B%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
 var (
@@ -1302,60 +2073,82 @@ func file_mooncake_v1_segments_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_segments_proto_rawDescData
 }
 
-var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_mooncake_v1_segments_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_mooncake_v1_segments_proto_goTypes = []any{
-	(*AttachRequest)(nil),       // 0: mooncake.v1.AttachRequest
-	(*Hello)(nil),               // 1: mooncake.v1.Hello
-	(*ReadReply)(nil),           // 2: mooncake.v1.ReadReply
-	(*AttachReply)(nil),         // 3: mooncake.v1.AttachReply
-	(*Welcome)(nil),             // 4: mooncake.v1.Welcome
-	(*TasksWait)(nil),           // 5: mooncake.v1.TasksWait
-	(*ReadRequest)(nil),         // 6: mooncake.v1.ReadRequest
-	(*ListSegmentsRequest)(nil), // 7: mooncake.v1.ListSegmentsRequest
-	(*ListSegmentsReply)(nil),   // 8: mooncake.v1.ListSegmentsReply
-	(*Segment)(nil),             // 9: mooncake.v1.Segment
-	(*DrainRequest)(nil),        // 10: mooncake.v1.DrainRequest
-	(*DrainReply)(nil),          // 11: mooncake.v1.DrainReply
-	(*ListDrainsRequest)(nil),   // 12: mooncake.v1.ListDrainsRequest
-	(*ListDrainsReply)(nil),     // 13: mooncake.v1.ListDrainsReply
-	(*DrainJob)(nil),            // 14: mooncake.v1.DrainJob
-	(*CancelDrainRequest)(nil),  // 15: mooncake.v1.CancelDrainRequest
-	(*CancelDrainReply)(nil),    // 16: mooncake.v1.CancelDrainReply
-	(*ReportRequest)(nil),       // 17: mooncake.v1.ReportRequest
-	(*ReportReply)(nil),         // 18: mooncake.v1.ReportReply
-	(*Uuid)(nil),                // 19: mooncake.v1.Uuid
+	(*AttachRequest)(nil),         // 0: mooncake.v1.AttachRequest
+	(*Hello)(nil),                 // 1: mooncake.v1.Hello
+	(*ReadReply)(nil),             // 2: mooncake.v1.ReadReply
+	(*AttachReply)(nil),           // 3: mooncake.v1.AttachReply
+	(*Welcome)(nil),               // 4: mooncake.v1.Welcome
+	(*TasksWait)(nil),             // 5: mooncake.v1.TasksWait
+	(*ReadRequest)(nil),           // 6: mooncake.v1.ReadRequest
+	(*SumRequest)(nil),            // 7: mooncake.v1.SumRequest
+	(*SumRange)(nil),              // 8: mooncake.v1.SumRange
+	(*SumReply)(nil),              // 9: mooncake.v1.SumReply
+	(*ListSegmentsRequest)(nil),   // 10: mooncake.v1.ListSegmentsRequest
+	(*ListSegmentsReply)(nil),     // 11: mooncake.v1.ListSegmentsReply
+	(*Segment)(nil),               // 12: mooncake.v1.Segment
+	(*DrainRequest)(nil),          // 13: mooncake.v1.DrainRequest
+	(*DrainReply)(nil),            // 14: mooncake.v1.DrainReply
+	(*ListDrainsRequest)(nil),     // 15: mooncake.v1.ListDrainsRequest
+	(*ListDrainsReply)(nil),       // 16: mooncake.v1.ListDrainsReply
+	(*DrainJob)(nil),              // 17: mooncake.v1.DrainJob
+	(*CancelDrainRequest)(nil),    // 18: mooncake.v1.CancelDrainRequest
+	(*CancelDrainReply)(nil),      // 19: mooncake.v1.CancelDrainReply
+	(*ReportRequest)(nil),         // 20: mooncake.v1.ReportRequest
+	(*WrongCopy)(nil),             // 21: mooncake.v1.WrongCopy
+	(*ReportReply)(nil),           // 22: mooncake.v1.ReportReply
+	(*ListCorruptRequest)(nil),    // 23: mooncake.v1.ListCorruptRequest
+	(*ListCorruptReply)(nil),      // 24: mooncake.v1.ListCorruptReply
+	(*CorruptRange)(nil),          // 25: mooncake.v1.CorruptRange
+	(*ScrubRequest)(nil),          // 26: mooncake.v1.ScrubRequest
+	(*ScrubReply)(nil),            // 27: mooncake.v1.ScrubReply
+	(*ReleaseCorruptRequest)(nil), // 28: mooncake.v1.ReleaseCorruptRequest
+	(*ReleaseCorruptReply)(nil),   // 29: mooncake.v1.ReleaseCorruptReply
+	(*Uuid)(nil),                  // 30: mooncake.v1.Uuid
 }
 var file_mooncake_v1_segments_proto_depIdxs = []int32{
 	1,  // 0: mooncake.v1.AttachRequest.hello:type_name -> mooncake.v1.Hello
 	2,  // 1: mooncake.v1.AttachRequest.read:type_name -> mooncake.v1.ReadReply
-	19, // 2: mooncake.v1.Hello.client:type_name -> mooncake.v1.Uuid
-	4,  // 3: mooncake.v1.AttachReply.welcome:type_name -> mooncake.v1.Welcome
-	5,  // 4: mooncake.v1.AttachReply.tasks_wait:type_name -> mooncake.v1.TasksWait
-	6,  // 5: mooncake.v1.AttachReply.read:type_name -> mooncake.v1.ReadRequest
-	9,  // 6: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
-	19, // 7: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
-	19, // 8: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
-	19, // 9: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
-	14, // 10: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
-	19, // 11: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
-	19, // 12: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
-	7,  // 13: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
-	10, // 14: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
-	12, // 15: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
-	15, // 16: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
-	17, // 17: mooncake.v1.Segments.Report:input_type -> mooncake.v1.ReportRequest
-	0,  // 18: mooncake.v1.Segments.Attach:input_type -> mooncake.v1.AttachRequest
-	8,  // 19: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
-	11, // 20: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
-	13, // 21: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
-	16, // 22: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
-	18, // 23: mooncake.v1.Segments.Report:output_type -> mooncake.v1.ReportReply
-	3,  // 24: mooncake.v1.Segments.Attach:output_type -> mooncake.v1.AttachReply
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	9,  // 2: mooncake.v1.AttachRequest.sum:type_name -> mooncake.v1.SumReply
+	30, // 3: mooncake.v1.Hello.client:type_name -> mooncake.v1.Uuid
+	4,  // 4: mooncake.v1.AttachReply.welcome:type_name -> mooncake.v1.Welcome
+	5,  // 5: mooncake.v1.AttachReply.tasks_wait:type_name -> mooncake.v1.TasksWait
+	6,  // 6: mooncake.v1.AttachReply.read:type_name -> mooncake.v1.ReadRequest
+	7,  // 7: mooncake.v1.AttachReply.sum:type_name -> mooncake.v1.SumRequest
+	8,  // 8: mooncake.v1.SumRequest.ranges:type_name -> mooncake.v1.SumRange
+	12, // 9: mooncake.v1.ListSegmentsReply.segments:type_name -> mooncake.v1.Segment
+	30, // 10: mooncake.v1.Segment.id:type_name -> mooncake.v1.Uuid
+	30, // 11: mooncake.v1.Segment.client:type_name -> mooncake.v1.Uuid
+	30, // 12: mooncake.v1.DrainReply.id:type_name -> mooncake.v1.Uuid
+	17, // 13: mooncake.v1.ListDrainsReply.jobs:type_name -> mooncake.v1.DrainJob
+	30, // 14: mooncake.v1.DrainJob.id:type_name -> mooncake.v1.Uuid
+	30, // 15: mooncake.v1.CancelDrainRequest.id:type_name -> mooncake.v1.Uuid
+	21, // 16: mooncake.v1.ReportRequest.wrong:type_name -> mooncake.v1.WrongCopy
+	25, // 17: mooncake.v1.ListCorruptReply.ranges:type_name -> mooncake.v1.CorruptRange
+	10, // 18: mooncake.v1.Segments.List:input_type -> mooncake.v1.ListSegmentsRequest
+	13, // 19: mooncake.v1.Segments.Drain:input_type -> mooncake.v1.DrainRequest
+	15, // 20: mooncake.v1.Segments.ListDrains:input_type -> mooncake.v1.ListDrainsRequest
+	18, // 21: mooncake.v1.Segments.CancelDrain:input_type -> mooncake.v1.CancelDrainRequest
+	20, // 22: mooncake.v1.Segments.Report:input_type -> mooncake.v1.ReportRequest
+	23, // 23: mooncake.v1.Segments.ListCorrupt:input_type -> mooncake.v1.ListCorruptRequest
+	26, // 24: mooncake.v1.Segments.Scrub:input_type -> mooncake.v1.ScrubRequest
+	28, // 25: mooncake.v1.Segments.ReleaseCorrupt:input_type -> mooncake.v1.ReleaseCorruptRequest
+	0,  // 26: mooncake.v1.Segments.Attach:input_type -> mooncake.v1.AttachRequest
+	11, // 27: mooncake.v1.Segments.List:output_type -> mooncake.v1.ListSegmentsReply
+	14, // 28: mooncake.v1.Segments.Drain:output_type -> mooncake.v1.DrainReply
+	16, // 29: mooncake.v1.Segments.ListDrains:output_type -> mooncake.v1.ListDrainsReply
+	19, // 30: mooncake.v1.Segments.CancelDrain:output_type -> mooncake.v1.CancelDrainReply
+	22, // 31: mooncake.v1.Segments.Report:output_type -> mooncake.v1.ReportReply
+	24, // 32: mooncake.v1.Segments.ListCorrupt:output_type -> mooncake.v1.ListCorruptReply
+	27, // 33: mooncake.v1.Segments.Scrub:output_type -> mooncake.v1.ScrubReply
+	29, // 34: mooncake.v1.Segments.ReleaseCorrupt:output_type -> mooncake.v1.ReleaseCorruptReply
+	3,  // 35: mooncake.v1.Segments.Attach:output_type -> mooncake.v1.AttachReply
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_mooncake_v1_segments_proto_init() }
@@ -1367,11 +2160,13 @@ func file_mooncake_v1_segments_proto_init() {
 	file_mooncake_v1_segments_proto_msgTypes[0].OneofWrappers = []any{
 		(*AttachRequest_Hello)(nil),
 		(*AttachRequest_Read)(nil),
+		(*AttachRequest_Sum)(nil),
 	}
 	file_mooncake_v1_segments_proto_msgTypes[3].OneofWrappers = []any{
 		(*AttachReply_Welcome)(nil),
 		(*AttachReply_TasksWait)(nil),
 		(*AttachReply_Read)(nil),
+		(*AttachReply_Sum)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1379,7 +2174,7 @@ func file_mooncake_v1_segments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_segments_proto_rawDesc), len(file_mooncake_v1_segments_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,12 +21,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Segments_List_FullMethodName        = "/mooncake.v1.Segments/List"
-	Segments_Drain_FullMethodName       = "/mooncake.v1.Segments/Drain"
-	Segments_ListDrains_FullMethodName  = "/mooncake.v1.Segments/ListDrains"
-	Segments_CancelDrain_FullMethodName = "/mooncake.v1.Segments/CancelDrain"
-	Segments_Report_FullMethodName      = "/mooncake.v1.Segments/Report"
-	Segments_Attach_FullMethodName      = "/mooncake.v1.Segments/Attach"
+	Segments_List_FullMethodName           = "/mooncake.v1.Segments/List"
+	Segments_Drain_FullMethodName          = "/mooncake.v1.Segments/Drain"
+	Segments_ListDrains_FullMethodName     = "/mooncake.v1.Segments/ListDrains"
+	Segments_CancelDrain_FullMethodName    = "/mooncake.v1.Segments/CancelDrain"
+	Segments_Report_FullMethodName         = "/mooncake.v1.Segments/Report"
+	Segments_ListCorrupt_FullMethodName    = "/mooncake.v1.Segments/ListCorrupt"
+	Segments_Scrub_FullMethodName          = "/mooncake.v1.Segments/Scrub"
+	Segments_ReleaseCorrupt_FullMethodName = "/mooncake.v1.Segments/ReleaseCorrupt"
+	Segments_Attach_FullMethodName         = "/mooncake.v1.Segments/Attach"
 )
 
 // SegmentsClient is the client API for Segments service.
@@ -46,6 +49,12 @@ type SegmentsClient interface {
 	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
 	// other copies first and puts nothing new there.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error)
+	// ListCorrupt tells of checksums, and lists ranges that held copies whose bytes did not stay what they were.
+	ListCorrupt(ctx context.Context, in *ListCorruptRequest, opts ...grpc.CallOption) (*ListCorruptReply, error)
+	// Scrub has all daemons look at everything they hold, from the beginning.
+	Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (*ScrubReply, error)
+	// ReleaseCorrupt lets such ranges be used again.
+	ReleaseCorrupt(ctx context.Context, in *ReleaseCorruptRequest, opts ...grpc.CallOption) (*ReleaseCorruptReply, error)
 	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
 	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
 	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
@@ -110,6 +119,36 @@ func (c *segmentsClient) Report(ctx context.Context, in *ReportRequest, opts ...
 	return out, nil
 }
 
+func (c *segmentsClient) ListCorrupt(ctx context.Context, in *ListCorruptRequest, opts ...grpc.CallOption) (*ListCorruptReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCorruptReply)
+	err := c.cc.Invoke(ctx, Segments_ListCorrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *segmentsClient) Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (*ScrubReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ScrubReply)
+	err := c.cc.Invoke(ctx, Segments_Scrub_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *segmentsClient) ReleaseCorrupt(ctx context.Context, in *ReleaseCorruptRequest, opts ...grpc.CallOption) (*ReleaseCorruptReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseCorruptReply)
+	err := c.cc.Invoke(ctx, Segments_ReleaseCorrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *segmentsClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Segments_ServiceDesc.Streams[0], Segments_Attach_FullMethodName, cOpts...)
@@ -140,6 +179,12 @@ type SegmentsServer interface {
 	// Report says that segments could not be reached. The master asks them itself; only if they do not answer either, it names
 	// other copies first and puts nothing new there.
 	Report(context.Context, *ReportRequest) (*ReportReply, error)
+	// ListCorrupt tells of checksums, and lists ranges that held copies whose bytes did not stay what they were.
+	ListCorrupt(context.Context, *ListCorruptRequest) (*ListCorruptReply, error)
+	// Scrub has all daemons look at everything they hold, from the beginning.
+	Scrub(context.Context, *ScrubRequest) (*ScrubReply, error)
+	// ReleaseCorrupt lets such ranges be used again.
+	ReleaseCorrupt(context.Context, *ReleaseCorruptRequest) (*ReleaseCorruptReply, error)
 	// Attach is for daemons that gave a segment. The first message is a hello, and the master answers it. As long as the stream is
 	// open the master tells of tasks at once, and asks for bytes of small objects. Mounting and pings are calls of the other wire: a
 	// stream that ends says nothing about the segment. One stream for each client; a later one ends the earlier.
@@ -168,6 +213,15 @@ func (UnimplementedSegmentsServer) CancelDrain(context.Context, *CancelDrainRequ
 }
 func (UnimplementedSegmentsServer) Report(context.Context, *ReportRequest) (*ReportReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedSegmentsServer) ListCorrupt(context.Context, *ListCorruptRequest) (*ListCorruptReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCorrupt not implemented")
+}
+func (UnimplementedSegmentsServer) Scrub(context.Context, *ScrubRequest) (*ScrubReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Scrub not implemented")
+}
+func (UnimplementedSegmentsServer) ReleaseCorrupt(context.Context, *ReleaseCorruptRequest) (*ReleaseCorruptReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseCorrupt not implemented")
 }
 func (UnimplementedSegmentsServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachReply]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
@@ -283,6 +337,60 @@ func _Segments_Report_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Segments_ListCorrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCorruptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SegmentsServer).ListCorrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Segments_ListCorrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SegmentsServer).ListCorrupt(ctx, req.(*ListCorruptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Segments_Scrub_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ScrubRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SegmentsServer).Scrub(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Segments_Scrub_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SegmentsServer).Scrub(ctx, req.(*ScrubRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Segments_ReleaseCorrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseCorruptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SegmentsServer).ReleaseCorrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Segments_ReleaseCorrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SegmentsServer).ReleaseCorrupt(ctx, req.(*ReleaseCorruptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Segments_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(SegmentsServer).Attach(&grpc.GenericServerStream[AttachRequest, AttachReply]{ServerStream: stream})
 }
@@ -316,6 +424,18 @@ var Segments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Report",
 			Handler:    _Segments_Report_Handler,
+		},
+		{
+			MethodName: "ListCorrupt",
+			Handler:    _Segments_ListCorrupt_Handler,
+		},
+		{
+			MethodName: "Scrub",
+			Handler:    _Segments_Scrub_Handler,
+		},
+		{
+			MethodName: "ReleaseCorrupt",
+			Handler:    _Segments_ReleaseCorrupt_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
