@@ -97,7 +97,7 @@ func (s *Service) leavingTask(segment wire.UUID) (r wire.QueryTaskResponse, ok b
 	defer s.drains.mu.Unlock()
 	j := s.drains.leaving(segment)
 	if j == nil {
-		return r, false
+		return s.drainsForDaemons(segment)
 	}
 	text, err := json.Marshal(wire.DrainProgress{
 		Left: j.left, Moved: j.view.Succeeded, MovedBytes: j.view.MigratedBytes, Blocked: j.view.Blocked, Active: uint64(len(j.active)),
@@ -116,4 +116,20 @@ func (s *Service) leavingTask(segment wire.UUID) (r wire.QueryTaskResponse, ok b
 		r.Status = wire.TaskStatusFailed
 	}
 	return r, true
+}
+
+// drainsForDaemons answers a daemon that asks with its own id, before it has a region emptied, whether this master moves
+// anything at all: a published one knows no such task.
+func (s *Service) drainsForDaemons(client wire.UUID) (r wire.QueryTaskResponse, ok bool) {
+	var p wire.DrainProgress
+	for _, seg := range s.cat.SegmentsOf(clientID(client)) {
+		if st, there := s.cat.SegmentByID(seg.ID); there && wire.IsDaemonClient(client) {
+			ok, p.Left = true, p.Left+st.ObjectCount
+		}
+	}
+	text, err := json.Marshal(p)
+	if !ok || err != nil {
+		return r, false
+	}
+	return wire.QueryTaskResponse{ID: client, Type: wire.TaskTypeReplicaMove, Status: wire.TaskStatusPending, Message: string(text)}, true
 }

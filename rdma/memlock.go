@@ -49,6 +49,11 @@ func CheckPinning(root string, mem []byte, rails int) error {
 	return ReadMemoryLimits(root, memlockLimit()).Check(Pinning{Bytes: uint64(len(mem)), Resident: Resident(mem), Rails: rails})
 }
 
+// CheckUnmapped is CheckPinning for one device and memory that is not mapped yet, of which so much is there already.
+func CheckUnmapped(root string, bytes, resident uint64) error {
+	return ReadMemoryLimits(root, memlockLimit()).Check(Pinning{Bytes: bytes, Resident: resident, Rails: 1})
+}
+
 // memlockLimit asks for the limit that registrations meet, the soft one.
 func memlockLimit() uint64 {
 	var limit unix.Rlimit

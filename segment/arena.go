@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"mooncake/internal/limits"
@@ -71,23 +70,20 @@ func (a *Arena) seal(s *State) error {
 	return nil
 }
 
-// prefault makes the kernel find every page now, with a few threads, so that no put pays for it and a shortage shows
-// before anything is announced instead of as a fault later.
-func (a *Arena) prefault() error {
-	var g errgroup.Group
-	g.SetLimit(limits.SegmentPrefaultWorkers)
-	for at := 0; at < len(a.mapped); at += limits.SegmentPrefaultBytes {
-		part := a.mapped[at:min(at+limits.SegmentPrefaultBytes, len(a.mapped))]
-		g.Go(func() error {
-			err := unix.Madvise(part, unix.MADV_POPULATE_WRITE)
-			if errors.Is(err, unix.EINVAL) { // before Linux 5.14: at least the pages are there then
-				err = unix.Fallocate(int(a.claim.file.Fd()), 0, int64(at), int64(len(part)))
-			}
-			return err
-		})
+// slice is how much memory is found at a time: n of SegmentPrefaultBytes from at on, fewer at the end.
+func (a *Arena) slice(at uint64) []byte {
+	return a.mapped[at:min(at+limits.SegmentPrefaultBytes, uint64(len(a.mapped)))]
+}
+
+// find makes the kernel find the pages of a slice. What is there already, and what peers write meanwhile, stays as it is.
+func (a *Arena) find(at uint64) error {
+	part := a.slice(at)
+	err := unix.Madvise(part, unix.MADV_POPULATE_WRITE)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.14: at least the pages are there then
+		err = unix.Fallocate(int(a.claim.file.Fd()), 0, int64(at), int64(len(part)))
 	}
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("cannot get memory for arena %s: %w (--prefault)", a.claim.arenaPath, err)
+	if err != nil {
+		return fmt.Errorf("cannot get memory for arena %s: %w (--populate)", a.claim.arenaPath, err)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 // claim is a daemon's hold on one arena name: the locked file, not yet mapped, and what an earlier run left there.
 type claim struct {
+	name      string // the part of the file names that is this daemon's
 	file      *os.File
 	arenaPath string
 	statePath string
@@ -167,14 +168,17 @@ func (l *leftover) Error() string { return l.err.Error() }
 func (l *leftover) Unwrap() error { return l.err }
 
 // claimOne locks one arena name and decides what its files mean.
-func claimOne(c *Config, name string) (*claim, error) {
-	cl := &claim{arenaPath: arenaPath(c, name), statePath: statePath(c, name)}
+func claimOne(c *Config, name string) (*claim, error) { return claimName(c, name, nil) }
+
+// claimName is claimOne; with the state of a daemon's first extent it is about a further one of that daemon.
+func claimName(c *Config, name string, first *State) (*claim, error) {
+	cl := &claim{name: name, arenaPath: arenaPath(c, name), statePath: statePath(c, name)}
 	f, err := lockFile(cl.arenaPath)
 	if err != nil {
 		return nil, err
 	}
 	cl.file = f
-	if err := cl.inspect(c); err != nil {
+	if err := cl.inspect(c, first); err != nil {
 		f.Close()
 		return nil, &leftover{err}
 	}
@@ -183,7 +187,7 @@ func claimOne(c *Config, name string) (*claim, error) {
 
 // inspect reads the state file and the arena's seal and says whether the segment is taken up again. Only pairs that
 // were written by one run are; a lost half is made good where nothing can be mixed up by it.
-func (cl *claim) inspect(c *Config) error {
+func (cl *claim) inspect(c *Config, first *State) error {
 	if c.Fresh {
 		return cl.empty("--fresh")
 	}
@@ -224,7 +228,12 @@ func (cl *claim) inspect(c *Config) error {
 	if info.Size() != fileBytes(state.Size) {
 		return fmt.Errorf("arena %s has %d bytes where its state says %d: --fresh discards it", cl.arenaPath, info.Size(), fileBytes(state.Size))
 	}
-	if err := state.fits(c); err != nil {
+	if first != nil {
+		err = state.continues(first)
+	} else {
+		err = state.fits(c, furtherBytes(c, cl.name))
+	}
+	if err != nil {
 		return fmt.Errorf("arena %s of an earlier run does not fit: %w; start once with the old values, or discard it with --fresh", cl.arenaPath, err)
 	}
 	cl.state, cl.sealed = state, text

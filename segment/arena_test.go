@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"mooncake/internal/limits"
 )
 
@@ -314,7 +316,8 @@ func TestAbandonedStartLeavesNoTrace(t *testing.T) {
 func TestPrefault(t *testing.T) {
 	c := smallConfig(t)
 	a := mustStart(t, c)
-	if err := a.prefault(); err != nil {
+	d := &Daemon{log: zap.NewNop()}
+	if err := d.prefault(&extent{arena: a, state: a.claim.state}); err != nil {
 		t.Fatal(err)
 	}
 	missing, err := a.claim.missingBytes(c.SegmentBytes)

@@ -69,8 +69,15 @@ type Config struct {
 	StateDir string
 	// HugePages is madvise (ask the kernel for huge pages, where it has them for shared memory) or off.
 	HugePages string
-	// Prefault makes the kernel find all memory before the segment is announced.
-	Prefault bool
+	// Populate is when the kernel is made to find the memory: off (with the first write to each page), background (after the
+	// segment is announced) or start (before).
+	Populate string
+	// MemoryHigh is how much memory may be in use before the daemon refuses to take more.
+	MemoryHigh MemoryBound
+	// WatchEvery is the time between two looks at the memory of the host.
+	WatchEvery time.Duration
+	// AdminSocket is the path of the socket by which the size is changed; empty lies beside the state file, none is none.
+	AdminSocket string
 	// Fresh discards what an earlier run left instead of taking it up again.
 	Fresh bool
 	// PingEvery is the time between two pings, FetchEvery between two looks for tasks. A master drops a client that
@@ -112,6 +119,8 @@ func DefaultConfig() Config {
 		Data:           tcp.DefaultOptions(),
 		ShmDir:         "/dev/shm",
 		HugePages:      "madvise",
+		Populate:       populateOff,
+		WatchEvery:     limits.SegmentMemoryWatchMs * time.Millisecond,
 		PingEvery:      time.Second,
 		FetchEvery:     time.Second,
 		TaskWorkers:    limits.SegmentTaskWorkers,
@@ -269,6 +278,8 @@ func (c *Config) validateValues() error {
 		return fmt.Errorf("--rails_down=%s: want %s or %s", c.RailsDown, railsDownSilent, railsDownPing)
 	case !slices.Contains([]string{"madvise", "off"}, c.HugePages):
 		return fmt.Errorf("--hugepages=%s: want madvise or off", c.HugePages)
+	case !slices.Contains(populateModes, c.Populate):
+		return fmt.Errorf("--populate=%s: want %s", c.Populate, strings.Join(populateModes, ", "))
 	case c.ShmDir == "":
 		return errors.New("--shm_dir is empty")
 	case c.TaskWorkers < 1 || c.TaskWorkers > limits.SegmentTaskWorkersMax:
@@ -277,7 +288,7 @@ func (c *Config) validateValues() error {
 		return fmt.Errorf("--master_grpc_port=%d: want 1 to 65535, or -1 for no stream", c.MasterGRPCPort)
 	case c.DrainTimeout < 0 || c.DrainTimeout > limits.SegmentDrainMaxMs*time.Millisecond:
 		return fmt.Errorf("--drain_timeout=%d: want 0 to %d seconds", int64(c.DrainTimeout/time.Second), limits.SegmentDrainMaxMs/1000)
-	case c.PingEvery <= 0 || c.FetchEvery <= 0 || c.LeaveTimeout <= 0:
+	case c.PingEvery <= 0 || c.FetchEvery <= 0 || c.WatchEvery <= 0 || c.LeaveTimeout <= 0:
 		return errors.New("an interval is not positive")
 	}
 	if err := c.Data.Validate(); err != nil {
@@ -357,7 +368,13 @@ func (c *Config) String() string {
 	add("shm_dir", c.ShmDir)
 	add("state_dir", c.stateDir())
 	add("hugepages", c.HugePages)
-	add("prefault", c.Prefault)
+	add("populate", c.Populate)
+	if !c.MemoryHigh.none() {
+		add("memory_high", c.MemoryHigh)
+	}
+	if c.AdminSocket != "" {
+		add("admin_socket", c.AdminSocket)
+	}
 	add("fresh", c.Fresh)
 	add("task_workers", c.TaskWorkers)
 	add("master_grpc_port", c.MasterGRPCPort)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"mooncake/internal/access"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
+	"mooncake/rdma"
 	"mooncake/tcp"
 	"mooncake/wire"
 )
@@ -32,6 +34,8 @@ type Daemon struct {
 	state     *State
 	clientID  wire.UUID
 	segmentID wire.UUID
+	// extents are the arena above and those that were added while the daemon ran.
+	extents   extents
 	listeners listeners
 	// peerNetworks are those that may connect to the handshake port and the data port.
 	peerNetworks access.Networks
@@ -55,6 +59,9 @@ type Daemon struct {
 	attachments   atomic.Uint64                   // streams that a master has welcomed
 	keeper        atomic.Pointer[grpc.ClientConn] // to a master that keeps sums of objects; nil: there is none
 	drained       drainStatus
+	memory        memory
+	population    population
+	resizer       resizer
 	health        health
 	count         counters
 	times         callTimes
@@ -74,6 +81,8 @@ func Open(ctx context.Context, cfg Config, log *zap.Logger) (*Daemon, error) {
 		remountWanted: make(chan struct{}, 1),
 		taskQueue:     make(chan wire.TaskAssignment, limits.SegmentTaskQueue),
 		tasksWait:     make(chan struct{}, 1),
+		population:    population{grown: make(chan struct{}, 1)},
+		resizer:       resizer{orders: make(chan resizeOrder, 1)},
 	}
 	if err := d.AllowPeers(cfg.PeerAllowFrom); err != nil {
 		return nil, err
@@ -97,6 +106,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		if d.leader != nil {
 			_ = d.leader.close()
 		}
+		for i, x := range d.all() {
+			if x.memory != nil {
+				_ = x.memory.close()
+			}
+			if i > 0 {
+				x.arena.abandon()
+			}
+		}
 		_ = d.rails.close()
 		if d.arena != nil {
 			d.arena.abandon()
@@ -119,6 +136,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := d.listeners.listenRest(&d.cfg, cl); err != nil {
 		return err
 	}
+	if err := d.listenAdmin(cl); err != nil {
+		return err
+	}
 	if err := d.openArena(cl); err != nil {
 		return err
 	}
@@ -138,34 +158,27 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 }
 
 // openArena checks that there is memory for the segment, maps it and puts its identity on file.
-func (d *Daemon) openArena(cl *claim) error {
-	need, err := cl.missingBytes(d.cfg.SegmentBytes)
+func (d *Daemon) openArena(cl *claim) (err error) {
+	further, err := claimFurther(&d.cfg, cl)
 	if err != nil {
 		return err
 	}
-	host, err := readRoom(d.cfg.fsRoot, d.cfg.ShmDir)
-	if err != nil {
-		return err
+	defer func() {
+		for _, other := range further {
+			other.abandon()
+		}
+	}()
+	if cl.state != nil {
+		d.cfg.SegmentBytes = cl.state.Size
 	}
-	if err := host.check(d.cfg.SegmentBytes, need, d.cfg.ShmDir); err != nil {
+	if err := d.checkRoom(cl, further); err != nil {
 		return err
 	}
 	if d.arena, err = mapArena(cl, d.cfg.SegmentBytes, d.cfg.HugePages == "madvise"); err != nil {
 		return err
 	}
-	// Devices pin all memory anyway, and where it lies decides which of them are near.
-	if d.cfg.Prefault || d.cfg.Protocol == descriptor.ProtocolRDMA {
-		began := time.Now()
-		if err := d.arena.prefault(); err != nil {
-			return err
-		}
-		d.log.Info("memory is there", zap.Uint64("bytes", d.cfg.SegmentBytes), zap.Duration("took", time.Since(began)))
-	}
 	if d.state = cl.state; d.state == nil {
 		if d.state, err = d.newState(); err != nil {
-			return err
-		}
-		if err := d.arena.seal(d.state); err != nil {
 			return err
 		}
 	} else {
@@ -174,8 +187,62 @@ func (d *Daemon) openArena(cl *claim) error {
 	if d.clientID, err = wire.ParseUUID(d.state.ClientID); err != nil {
 		return err
 	}
-	d.segmentID, err = wire.ParseUUID(d.state.SegmentID)
-	return err
+	if d.segmentID, err = wire.ParseUUID(d.state.SegmentID); err != nil {
+		return err
+	}
+	d.extents.add(&extent{arena: d.arena, state: d.state, id: d.segmentID})
+	mapped := further
+	further = nil // openFurther gives them back
+	if err := d.openFurther(mapped); err != nil {
+		return err
+	}
+	for _, x := range d.all() {
+		// Devices pin all memory anyway, and where it lies decides which of them are near.
+		if d.cfg.Populate == populateStart || d.cfg.Protocol == descriptor.ProtocolRDMA {
+			if err := d.prefault(x); err != nil {
+				return err
+			}
+		}
+	}
+	if cl.state == nil {
+		return d.arena.seal(d.state)
+	}
+	return nil
+}
+
+// checkRoom refuses a segment that the host has no memory for, before a page of it is touched. What an earlier run filled is
+// there already.
+func (d *Daemon) checkRoom(cl *claim, further []*claim) error {
+	need, err := cl.missingBytes(d.cfg.SegmentBytes)
+	if err != nil {
+		return err
+	}
+	whole := d.cfg.SegmentBytes
+	for _, other := range further {
+		missing, err := other.missingBytes(other.state.Size)
+		if err != nil {
+			return err
+		}
+		need, whole = need+missing, whole+other.state.Size
+	}
+	host, err := d.look()
+	if err != nil {
+		return err
+	}
+	what := segmentSize(whole)
+	if err := host.check(what, need, d.cfg.ShmDir); err != nil {
+		return err
+	}
+	if err := d.cfg.MemoryHigh.allows(what, &host, need); err != nil {
+		return err
+	}
+	if d.cfg.Protocol != descriptor.ProtocolRDMA {
+		return nil
+	}
+	if err := rdma.CheckUnmapped(d.cfg.fsRoot, whole, whole-need); err != nil {
+		return fmt.Errorf("--protocol=rdma: %w", err)
+	}
+	return nil
 }
 
 // newState draws the identity of a new segment.
@@ -250,52 +317,24 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stop(nil)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-
-	var servers errgroup.Group
-	serve := func(name string, run func(context.Context) error) {
-		servers.Go(func() error {
-			err := run(serving)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", name, err)
-				stop(errors.Join(ErrStay, err))
-			}
-			return err
-		})
-	}
-	serve("handshake port", func(ctx context.Context) error { return d.handshake.Serve(ctx, d.listeners.handshake) })
-	serve("data port", func(ctx context.Context) error { return d.data.Serve(ctx, d.listeners.data) })
-	if d.listeners.http != nil {
-		serve("http port", d.serveHTTP)
-	}
-	if d.rails != nil {
-		serve("rdma", d.rails.fabric.run)
-	}
-
-	var actors errgroup.Group
-	act := func(run func(context.Context)) {
-		actors.Go(func() error { run(active); return nil })
-	}
-	act(d.leader.follow)
-	act(d.checkReachable)
-	act(d.keepMounted)
-	act(d.remountWhenAsked)
-	act(d.fetchTasks)
-	act(d.stayAttached)
-	if d.rails != nil {
-		act(d.followRails)
-	}
-	for range d.cfg.TaskWorkers {
-		act(d.workTasks)
-	}
+	servers := d.serve(serving, func(err error) { stop(errors.Join(ErrStay, err)) })
+	actors := d.act(active)
+	changing, stopChanging := context.WithCancel(active)
+	defer stopChanging()
+	var changes errgroup.Group
+	changes.Go(func() error { d.resizeWhenAsked(changing); return nil })
 	var left error
 	select {
 	case <-active.Done():
 	case <-ctx.Done():
+		stopChanging()
+		_ = changes.Wait() // from here on nobody takes back that a region leaves
 		if d.cfg.DrainTimeout > 0 && !errors.Is(context.Cause(ctx), ErrStay) {
 			left = d.drain(active)
 		}
 		stop(context.Cause(ctx))
 	}
+	_ = changes.Wait()
 	_ = actors.Wait() // none of them returns an error
 	stays := errors.Is(context.Cause(active), ErrStay)
 	if !stays {
@@ -309,16 +348,69 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(servers.Wait(), d.close(stays), left)
 }
 
+// serve has every port answered until the context ends. failed is told of one that fails before.
+func (d *Daemon) serve(ctx context.Context, failed func(error)) *errgroup.Group {
+	var servers errgroup.Group
+	serve := func(name string, run func(context.Context) error) {
+		servers.Go(func() error {
+			err := run(ctx)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+				failed(err)
+			}
+			return err
+		})
+	}
+	serve("handshake port", func(ctx context.Context) error { return d.handshake.Serve(ctx, d.listeners.handshake) })
+	serve("data port", func(ctx context.Context) error { return d.data.Serve(ctx, d.listeners.data) })
+	if d.listeners.http != nil {
+		serve("http port", func(ctx context.Context) error { return serveHTTP(ctx, d.listeners.http, d.httpHandler()) })
+	}
+	if d.listeners.admin != nil {
+		serve("admin socket", func(ctx context.Context) error { return serveHTTP(ctx, d.listeners.admin, d.adminHandler()) })
+	}
+	if d.rails != nil {
+		serve("rdma", d.rails.fabric.run)
+	}
+	return &servers
+}
+
+// act starts what the daemon does by itself until the context ends.
+func (d *Daemon) act(ctx context.Context) *errgroup.Group {
+	var actors errgroup.Group
+	act := func(run func(context.Context)) {
+		actors.Go(func() error { run(ctx); return nil })
+	}
+	act(d.leader.follow)
+	act(d.checkReachable)
+	act(d.keepMounted)
+	act(d.remountWhenAsked)
+	act(d.fetchTasks)
+	act(d.stayAttached)
+	act(d.watchMemory)
+	if d.cfg.Populate == populateBackground {
+		act(d.populate)
+	}
+	if d.rails != nil {
+		act(d.followRails)
+	}
+	for range d.cfg.TaskWorkers {
+		act(d.workTasks)
+	}
+	return &actors
+}
+
 // leave takes the segment out of the pool, in the order in which it came, each step within a bound.
 func (d *Daemon) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.LeaveTimeout)
-	_, err := call(ctx, d.control, &wire.UnmountSegment, &wire.UnmountSegmentRequest{SegmentID: d.segmentID, ClientID: d.clientID})
-	cancel()
-	if err != nil {
-		d.log.Warn("not unmounted: the master drops the segment when its pings stay away", zap.Error(err))
-	} else {
-		d.log.Info("segment unmounted", zap.String("segment", d.state.Name))
+	for _, x := range d.all() {
+		if err := d.unmount(ctx, x); err != nil {
+			d.log.Warn("not unmounted: the master drops the segment when its pings stay away", zap.Error(err))
+			break
+		}
+		d.log.Info("segment unmounted", zap.String("segment", x.state.Name))
 	}
+	cancel()
 	if descriptor.IsP2P(d.store) {
 		return
 	}
@@ -334,10 +426,20 @@ func (d *Daemon) close(stays bool) error {
 	d.control.close()
 	d.tasks.close()
 	d.peers.close()
-	err := errors.Join(d.store.Close(), d.rails.close(), d.leader.close())
+	var err error
 	if stays {
 		d.log.Info("leaving the segment for the next start", zap.String("arena", d.arena.Path()))
-		return errors.Join(err, d.arena.Close())
 	}
-	return errors.Join(err, d.arena.Remove())
+	// Further ones go first: without the first one they would be nobody's. Memory goes before the devices: peers that still
+	// want it are refused at once, which a queue pair that is gone does not tell them.
+	for _, x := range slices.Backward(d.all()) {
+		err = errors.Join(err, x.close(!stays))
+	}
+	return errors.Join(err, d.store.Close(), d.rails.close(), d.leader.close())
+}
+
+// unmount takes one extent out of the pool. One that is not there is fine.
+func (d *Daemon) unmount(ctx context.Context, x *extent) error {
+	_, err := call(ctx, d.control, &wire.UnmountSegment, &wire.UnmountSegmentRequest{SegmentID: x.id, ClientID: d.clientID})
+	return err
 }

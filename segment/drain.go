@@ -114,25 +114,49 @@ func (s *drainStatus) lost() bool {
 
 // askToLeave says that the segment goes, and when. From then on it takes nothing new.
 func (d *Daemon) askToLeave(ctx context.Context, within time.Duration) error {
-	grace := max(0, within.Milliseconds()) + limits.SegmentDrainMarginMs
+	for _, x := range d.all() {
+		if err := d.askFor(ctx, x, max(0, within)+limits.SegmentDrainMarginMs*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askFor says that one extent goes when a grace time is over.
+func (d *Daemon) askFor(ctx context.Context, x *extent, grace time.Duration) error {
 	_, err := call(ctx, d.control, &wire.GracefulUnmountSegment, &wire.GracefulUnmountSegmentRequest{
-		SegmentID: d.segmentID, ClientID: d.clientID, GracePeriodMs: uint64(grace),
+		SegmentID: x.id, ClientID: d.clientID, GracePeriodMs: uint64(grace.Milliseconds()),
 	})
 	return err
 }
 
-// lookAtDrain asks the master how far it is.
+// lookAtDrain asks the master how far it is with all extents.
 func (d *Daemon) lookAtDrain(ctx context.Context) (done bool, err error) {
-	r, err := call(ctx, d.control, &wire.QueryTask, &wire.QueryTaskRequest{TaskID: d.segmentID})
+	var sum wire.DrainProgress
+	done = true
+	for _, x := range d.all() {
+		p, empty, err := d.progressOf(ctx, x.id)
+		if err != nil {
+			return false, err
+		}
+		done = done && empty
+		sum.Left, sum.Moved, sum.MovedBytes = sum.Left+p.Left, sum.Moved+p.Moved, sum.MovedBytes+p.MovedBytes
+		sum.Blocked, sum.Active = sum.Blocked+p.Blocked, sum.Active+p.Active
+	}
+	d.drained.set(sum)
+	return done, nil
+}
+
+// progressOf asks the master how far it is with what has an id.
+func (d *Daemon) progressOf(ctx context.Context, id wire.UUID) (p wire.DrainProgress, done bool, err error) {
+	r, err := call(ctx, d.control, &wire.QueryTask, &wire.QueryTaskRequest{TaskID: id})
 	if err != nil {
-		return false, err
+		return p, false, err
 	}
-	var p wire.DrainProgress
 	if err := json.Unmarshal([]byte(r.Message), &p); err != nil {
-		return false, fmt.Errorf("the master's word about the drain cannot be read: %w", err)
+		return p, false, fmt.Errorf("the master's word about the drain cannot be read: %w", err)
 	}
-	d.drained.set(p)
-	return r.Status == wire.TaskStatusSuccess, nil
+	return p, r.Status == wire.TaskStatusSuccess, nil
 }
 
 // fetchSoon has tasks fetched now instead of at the next interval.

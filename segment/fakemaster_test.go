@@ -18,7 +18,8 @@ type fakeMaster struct {
 	mu       sync.Mutex
 	dialect  wire.Dialect // of replies that differ between the releases
 	known    map[wire.UUID]bool
-	segments map[wire.UUID]wire.Segment
+	segments map[wire.UUID]wire.Segment // by client, the latest
+	regions  map[wire.UUID]wire.Segment // by id
 	waiting  map[wire.UUID][]wire.TaskAssignment
 	copies   map[string]copyPlan
 	refuse   map[wire.CallID]wire.ErrorCode
@@ -37,7 +38,7 @@ type copyPlan struct {
 func newFakeMaster(t *testing.T) *fakeMaster {
 	t.Helper()
 	m := &fakeMaster{
-		dialect: wire.V13, known: map[wire.UUID]bool{}, segments: map[wire.UUID]wire.Segment{},
+		dialect: wire.V13, known: map[wire.UUID]bool{}, segments: map[wire.UUID]wire.Segment{}, regions: map[wire.UUID]wire.Segment{},
 		waiting: map[wire.UUID][]wire.TaskAssignment{}, copies: map[string]copyPlan{}, refuse: map[wire.CallID]wire.ErrorCode{},
 		events: make(chan string, 100_000),
 	}
@@ -119,7 +120,7 @@ func (m *fakeMaster) answer(id wire.CallID, body, dst []byte) ([]byte, error) {
 	switch id {
 	case wire.CallMountSegment:
 		return reply(m, &wire.MountSegment, body, dst, func(q *wire.MountSegmentRequest, _ *void) {
-			m.segments[q.ClientID] = q.Segment
+			m.segments[q.ClientID], m.regions[q.Segment.ID] = q.Segment, q.Segment
 		})
 	case wire.CallReMountSegment:
 		return reply(m, &wire.ReMountSegment, body, dst, func(q *wire.ReMountSegmentRequest, _ *void) {
@@ -127,6 +128,7 @@ func (m *fakeMaster) answer(id wire.CallID, body, dst []byte) ([]byte, error) {
 		})
 	case wire.CallUnmountSegment:
 		return reply(m, &wire.UnmountSegment, body, dst, func(q *wire.UnmountSegmentRequest, _ *void) {
+			delete(m.regions, q.SegmentID)
 			if m.segments[q.ClientID].ID == q.SegmentID {
 				delete(m.segments, q.ClientID)
 			}

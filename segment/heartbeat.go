@@ -56,12 +56,10 @@ func (d *Daemon) mountFirst(ctx context.Context) bool {
 		_, reign, _ := d.leader.now() // without a master the call fails
 		err := d.publish(ctx)
 		if err == nil {
-			_, err = call(ctx, d.control, &wire.MountSegment, &wire.MountSegmentRequest{Segment: d.segment(), ClientID: d.clientID})
+			err = d.mountAll(ctx)
 		}
 		if err == nil {
 			d.health.mounted()
-			d.log.Info("segment mounted", zap.String("segment", d.state.Name), zap.String("endpoint", d.state.Endpoint),
-				zap.String("client", d.state.ClientID), zap.Uint64("size_bytes", d.state.Size))
 			return true
 		}
 		if ctx.Err() != nil {
@@ -79,6 +77,23 @@ func (d *Daemon) mountFirst(ctx context.Context) bool {
 		}
 		pause = min(2*pause, limits.SegmentBackoffMaxMs*time.Millisecond)
 	}
+}
+
+// mountAll mounts every extent. One that is mounted already stays as it is.
+func (d *Daemon) mountAll(ctx context.Context) error {
+	for _, x := range d.all() {
+		if err := d.mount(ctx, x); err != nil {
+			return err
+		}
+		d.log.Info("segment mounted", zap.String("segment", x.state.Name), zap.String("endpoint", x.state.Endpoint),
+			zap.String("client", x.state.ClientID), zap.Uint64("size_bytes", x.state.Size))
+	}
+	return nil
+}
+
+func (d *Daemon) mount(ctx context.Context, x *extent) error {
+	_, err := call(ctx, d.control, &wire.MountSegment, &wire.MountSegmentRequest{Segment: x.segment(), ClientID: d.clientID})
+	return err
 }
 
 // ping tells the master that the segment lives. What the answer asks for is done elsewhere, so that the next ping is
@@ -119,7 +134,7 @@ func (d *Daemon) remountWhenAsked(ctx context.Context) {
 		}
 		err := d.publish(ctx)
 		if err == nil {
-			_, err = call(ctx, d.control, &wire.ReMountSegment, &wire.ReMountSegmentRequest{Segments: []wire.Segment{d.segment()}, ClientID: d.clientID})
+			_, err = call(ctx, d.control, &wire.ReMountSegment, &wire.ReMountSegmentRequest{Segments: d.segments(), ClientID: d.clientID})
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -140,12 +155,12 @@ func (d *Daemon) remountWhenAsked(ctx context.Context) {
 	}
 }
 
-// segment is what the master is told.
-func (d *Daemon) segment() wire.Segment {
-	return wire.Segment{
-		ID: d.segmentID, Name: d.state.Name, Base: d.state.Base, Size: d.state.Size,
-		TeEndpoint: d.state.Endpoint, Protocol: d.state.Protocol,
+// segments are what the master is told of, all at once.
+func (d *Daemon) segments() (list []wire.Segment) {
+	for _, x := range d.all() {
+		list = append(list, x.segment())
 	}
+	return list
 }
 
 // sleepOver waits, but no longer than a master leads, and reports whether the context still lives.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -17,10 +17,10 @@ import (
 )
 
 // serveHTTP answers probes and scrapers until the context ends.
-func (d *Daemon) serveHTTP(ctx context.Context) error {
+func serveHTTP(ctx context.Context, ln net.Listener, pages http.Handler) error {
 	const bound = limits.SegmentHTTPMs * time.Millisecond
 	srv := &http.Server{
-		Handler:           d.httpHandler(),
+		Handler:           pages,
 		ReadTimeout:       bound,
 		ReadHeaderTimeout: bound,
 		WriteTimeout:      bound,
@@ -32,14 +32,14 @@ func (d *Daemon) serveHTTP(ctx context.Context) error {
 		defer close(closed)
 		srv.Close() // a scrape cut short harms nobody
 	})
-	err := srv.Serve(netutil.LimitListener(d.listeners.http, limits.SegmentHTTPConns))
+	err := srv.Serve(netutil.LimitListener(ln, limits.SegmentHTTPConns))
 	if !unhook() {
 		<-closed
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("http port: %w", err)
+	return err
 }
 
 // protocolVersion is the number of the protocol generation that clients ask for.
@@ -56,6 +56,7 @@ func (d *Daemon) httpHandler() http.Handler {
 		"/metrics/summary": d.serveSummary,
 		"/limits":          d.serveLimits,
 		"/drain":           d.serveDrain,
+		"/memory":          d.serveMemory,
 		"/version":         d.serveVersion,
 	}
 	if os.Getenv(metricsSwitch) == "0" {

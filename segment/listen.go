@@ -18,6 +18,7 @@ import (
 // finds its ports open.
 type listeners struct {
 	handshake, data, http net.Listener
+	admin                 net.Listener // a socket of the file system
 }
 
 // listenFixed binds what the configuration fixes. It comes before the arena is looked at, so that a busy port is told
@@ -105,7 +106,7 @@ func usualDataPort(c *Config) int {
 }
 
 func (l *listeners) close() {
-	for _, ln := range []net.Listener{l.handshake, l.data, l.http} {
+	for _, ln := range []net.Listener{l.handshake, l.data, l.http, l.admin} {
 		if ln != nil {
 			_ = ln.Close() // a second close only says that it is closed
 		}

@@ -12,10 +12,15 @@ import (
 	"mooncake/tcp"
 )
 
-// newDataServer is the data port over the arena.
+// newDataServer is the data port over all memory.
 func (d *Daemon) newDataServer() (*tcp.Server, error) {
 	s := tcp.NewServer(tcp.ServerConfig{Options: d.cfg.Data, Log: d.log.Named("data"), Admit: d.admit})
-	return s, s.AddRegion(d.state.Base, d.arena.Bytes())
+	for _, x := range d.all() {
+		if err := s.AddRegion(x.state.Base, x.arena.Bytes()); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 // peers are the other segments, as targets of copies.

@@ -37,7 +37,7 @@ func (d *Daemon) connect(request *descriptor.Connection) descriptor.Connection {
 
 func (d *Daemon) describeTCP() *descriptor.Segment {
 	return &descriptor.Segment{
-		Buffers:         []descriptor.Buffer{{Addr: d.state.Base, Length: d.state.Size, Name: d.state.Name}},
+		Buffers:         d.buffers(),
 		Name:            d.published,
 		Protocol:        descriptor.ProtocolTCP,
 		TCPDataHost:     d.cfg.host(),

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,10 +29,9 @@ const (
 	railGone = "gone"
 )
 
-// rails are the RDMA devices of a daemon with the arena registered on them.
+// rails are the RDMA devices of a daemon; the extents have their memory registered on them.
 type rails struct {
 	fabric fabric
-	region region
 	// location is where the arena lies, in the words of the priority matrix.
 	location string
 
@@ -123,8 +121,10 @@ func (d *Daemon) openRails(ctx context.Context) error {
 		return err
 	}
 	chosen := choice.Chosen()
-	if err := rdma.CheckPinning(d.cfg.fsRoot, d.arena.Bytes(), len(chosen)); err != nil {
-		return fmt.Errorf("--protocol=rdma: %w", err)
+	for _, x := range d.all() {
+		if err := rdma.CheckPinning(d.cfg.fsRoot, x.arena.Bytes(), len(chosen)); err != nil {
+			return fmt.Errorf("--protocol=rdma: %w", err)
+		}
 	}
 	cfg, err := d.cfg.paths()
 	if err != nil {
@@ -136,12 +136,13 @@ func (d *Daemon) openRails(ctx context.Context) error {
 		return fmt.Errorf("--protocol=rdma: %w", err)
 	}
 	began := time.Now()
-	memory, err := f.register(ctx, d.arena.Bytes(), d.state.Base, d.registering())
-	if err != nil {
-		return errors.Join(fmt.Errorf("--protocol=rdma: %w", err), f.close())
+	d.rails = &rails{fabric: f, location: fmt.Sprintf("cpu:%d", max(node, 0)), seen: map[string]string{}}
+	for _, x := range d.all() {
+		if err := d.registerExtent(ctx, x); err != nil {
+			return err
+		}
 	}
-	d.log.Info("memory is registered", zap.Uint64("bytes", d.state.Size), zap.Int("devices", len(chosen)), zap.Duration("took", time.Since(began)))
-	d.rails = &rails{fabric: f, region: memory, location: fmt.Sprintf("cpu:%d", max(node, 0)), seen: map[string]string{}}
+	d.log.Info("memory is registered", zap.Uint64("bytes", d.total()), zap.Int("devices", len(chosen)), zap.Duration("took", time.Since(began)))
 	d.lookAtRails(time.Now())
 	return nil
 }
@@ -167,22 +168,18 @@ func (d *Daemon) registering() func(done, total uint64) {
 // busy reports whether any peer is connected.
 func (r *rails) busy() bool { return r != nil && len(r.fabric.stats().peers) > 0 }
 
-// close gives memory and devices back, after the fabric's run has ended. The memory goes first: peers that still want it are
-// refused at once, which a queue pair that is gone does not tell them.
+// close gives the devices back, after the fabric's run has ended and no memory is registered any more.
 func (r *rails) close() error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.region.close(), r.fabric.close())
+	return r.fabric.close()
 }
 
 // describeRDMA is the descriptor for peers that speak RDMA. The matrix has one location, so that the order in which
 // peers number the devices cannot be another one than ours.
 func (d *Daemon) describeRDMA() *descriptor.Segment {
-	devices, buffers := d.rails.region.publish()
-	for i := range buffers {
-		buffers[i].Name = d.rails.location
-	}
+	devices, buffers := d.registered()
 	names := make([]string, len(devices))
 	for i := range devices {
 		names[i] = devices[i].Name
@@ -195,6 +192,24 @@ func (d *Daemon) describeRDMA() *descriptor.Segment {
 		TCPProtoVersion: descriptor.TCPUnacknowledged,
 		Timestamp:       descriptor.Stamp(time.Now()),
 	}
+}
+
+// registered are the devices and the ranges registered with them. A range that was read of other devices, because a port came
+// or went meanwhile, is left out: its keys would be taken for those of other devices. What changed is published again.
+func (d *Daemon) registered() (devices []descriptor.Device, buffers []descriptor.Buffer) {
+	for i, x := range d.all() {
+		on, ranges := x.memory.publish()
+		if i == 0 {
+			devices = on
+		} else if !slices.Equal(devices, on) {
+			continue
+		}
+		for _, b := range ranges {
+			b.Name = d.rails.location
+			buffers = append(buffers, b)
+		}
+	}
+	return devices, buffers
 }
 
 // peerGID finds the address of a peer that did not send it, in the peer's own descriptor.

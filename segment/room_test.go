@@ -79,9 +79,8 @@ func TestRoomReadsTheTightestCgroup(t *testing.T) {
 }
 
 func TestRoomRefusesWithTheThreeNumbers(t *testing.T) {
-	const gib = 1 << 30
 	good := room{availableBytes: 4 * gib, cgroupLimitBytes: unlimited, shmFreeBytes: 4 * gib}
-	if err := good.check(4*gib, 4*gib, "/dev/shm"); err != nil {
+	if err := good.check(segmentSize(4*gib), 4*gib, "/dev/shm"); err != nil {
 		t.Error(err)
 	}
 	for name, r := range map[string]room{
@@ -90,7 +89,7 @@ func TestRoomRefusesWithTheThreeNumbers(t *testing.T) {
 		"used":   {availableBytes: 8 * gib, cgroupLimitBytes: 2 * gib, cgroupUsedBytes: 3 * gib / 2, shmFreeBytes: 8 * gib},
 		"shm":    {availableBytes: 8 * gib, cgroupLimitBytes: 8 * gib, shmFreeBytes: gib / 2},
 	} {
-		err := r.check(gib, gib, "/dev/shm")
+		err := r.check(segmentSize(gib), gib, "/dev/shm")
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue

@@ -158,11 +158,12 @@ func writeState(path string, text []byte) error {
 }
 
 // fits compares a remembered segment with what this start asks for and names the first difference. want.TEPort and
-// want.DataPort of 0 accept what is remembered.
-func (s *State) fits(c *Config) error {
+// want.DataPort of 0 accept what is remembered. A segment that has grown may be asked for with the size that it began with
+// or with its size now; further is what it has grown by.
+func (s *State) fits(c *Config, further uint64) error {
 	switch {
-	case s.Size != c.SegmentBytes:
-		return fmt.Errorf("it holds %d bytes and --global_segment_size asks for %d", s.Size, c.SegmentBytes)
+	case s.Size != c.SegmentBytes && s.Size+further != c.SegmentBytes:
+		return fmt.Errorf("it holds %d bytes and --global_segment_size asks for %d", s.Size+further, c.SegmentBytes)
 	case s.Protocol != c.Protocol:
 		return fmt.Errorf("it was announced for %s and --protocol asks for %s", s.Protocol, c.Protocol)
 	case !samePool(s.Master, c.pool()):

@@ -55,7 +55,7 @@ type snapshot struct {
 }
 
 var allSeries = []series{
-	{"capacity_bytes", "gauge", "Bytes this daemon gives to the pool", func(s *snapshot) uint64 { return s.d.state.Size }},
+	{"capacity_bytes", "gauge", "Bytes this daemon gives to the pool", func(s *snapshot) uint64 { return s.d.total() }},
 	{"healthy", "gauge", "1 while the segment is in the pool and the master answers", func(s *snapshot) uint64 {
 		if s.healthy {
 			return 1
@@ -124,7 +124,7 @@ func (d *Daemon) metricsText() (string, error) {
 	if err := metrics.WriteClient(&b, &figures); err != nil {
 		return "", err
 	}
-	for _, s := range allSeries {
+	for _, s := range append(allSeries[:len(allSeries):len(allSeries)], memorySeries...) {
 		name := seriesPrefix + s.name
 		b.WriteString("# HELP " + name + " " + s.help + "\n# TYPE " + name + " " + s.kind + "\n" + name + " ")
 		b.WriteString(strconv.FormatUint(s.value(snap), 10))
@@ -142,7 +142,7 @@ func (d *Daemon) metricsSummary() string {
 	word, _ := d.health.status()
 	var b strings.Builder
 	fmt.Fprintf(&b, "Segment %s at %s: %s\n", d.state.Name, d.state.Endpoint, word)
-	fmt.Fprintf(&b, "Capacity: %s\n", units.FormatSize(d.state.Size))
+	fmt.Fprintf(&b, "Capacity: %s\n", units.FormatSize(d.total()))
 	fmt.Fprintf(&b, "Read: %s in %d requests\n", units.FormatSize(s.data.ReadBytes), s.data.Reads)
 	fmt.Fprintf(&b, "Written: %s in %d requests\n", units.FormatSize(s.data.WriteBytes), s.data.Writes)
 	fmt.Fprintf(&b, "Refused: %d\n", s.data.Refused)

@@ -90,10 +90,11 @@ func (d *Daemon) push(ctx context.Context, source *wire.ReplicaDescriptor, targe
 	if err != nil {
 		return 0, fmt.Errorf("source: %w", err)
 	}
-	bytes, err := d.ownBytes(from)
+	bytes, done, err := d.ownBytes(from)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	var total uint64
 	for i := range targets {
 		to, err := memoryOf(&targets[i])
@@ -118,14 +119,13 @@ func memoryOf(r *wire.ReplicaDescriptor) (*wire.BufferDescriptor, error) {
 	return &r.DescriptorVariant.Memory.BufferDescriptor, nil
 }
 
-// ownBytes is the part of the arena that a descriptor names. The comparison is written so that no sum can wrap.
-func (d *Daemon) ownBytes(b *wire.BufferDescriptor) ([]byte, error) {
+// ownBytes is the part of our memory that a descriptor names; it stays until done is called.
+func (d *Daemon) ownBytes(b *wire.BufferDescriptor) (bytes []byte, done func(), err error) {
 	if b.TransportEndpoint != d.state.Endpoint {
-		return nil, fmt.Errorf("the source is at %s, not in this segment", b.TransportEndpoint)
+		return nil, nil, fmt.Errorf("the source is at %s, not in this segment", b.TransportEndpoint)
 	}
-	if b.BufferAddress < d.state.Base || b.Size > d.state.Size || b.BufferAddress-d.state.Base > d.state.Size-b.Size {
-		return nil, fmt.Errorf("source range %#x + %d lies outside the segment", b.BufferAddress, b.Size)
+	if bytes, done = d.held(b.BufferAddress, b.Size); bytes == nil {
+		return nil, nil, fmt.Errorf("source range %#x + %d lies outside the segment", b.BufferAddress, b.Size)
 	}
-	at := b.BufferAddress - d.state.Base
-	return d.arena.Bytes()[at : at+b.Size], nil
+	return bytes, done, nil
 }

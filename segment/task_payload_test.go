@@ -71,10 +71,8 @@ func FuzzParseTask(f *testing.F) {
 func TestOwnBytes(t *testing.T) {
 	const base, size = 1 << 44, 1 << 16
 	mem := make([]byte, size)
-	d := &Daemon{
-		state: &State{Endpoint: "127.0.0.1:18000", Base: base, Size: size},
-		arena: &Arena{mapped: mem, size: size},
-	}
+	d := &Daemon{state: &State{Endpoint: "127.0.0.1:18000", Base: base, Size: size}}
+	d.extents.add(&extent{state: d.state, arena: &Arena{mapped: mem, size: size}})
 	for name, c := range map[string]struct {
 		b  wire.BufferDescriptor
 		ok bool
@@ -92,7 +90,10 @@ func TestOwnBytes(t *testing.T) {
 			if c.b.TransportEndpoint == "" {
 				c.b.TransportEndpoint = d.state.Endpoint
 			}
-			got, err := d.ownBytes(&c.b)
+			got, done, err := d.ownBytes(&c.b)
+			if err == nil {
+				done()
+			}
 			if (err == nil) != c.ok || (err == nil && uint64(len(got)) != c.b.Size) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}

@@ -39,7 +39,8 @@ type options struct {
 	tePort, dataPort, httpPort         int32
 	taskWorkers, masterGRPCPort        int32
 	drainTimeoutSec                    int32
-	enableHTTP                         bool
+	enableHTTP, prefault               bool
+	memoryHighText                     string
 	checkConfig                        bool
 	logLevel, configPath               string
 	without                            []string // keys of the file that have no effect
@@ -85,7 +86,10 @@ func newOptions(programName string) *options {
 	f.StringVar(&c.ShmDir, "shm_dir", c.ShmDir, "where the arena lies, a memory file system")
 	f.StringVar(&c.StateDir, "state_dir", "", "where the state file lies; empty means --shm_dir")
 	f.StringVar(&c.HugePages, "hugepages", c.HugePages, "madvise or off")
-	f.BoolVar(&c.Prefault, "prefault", false, "have the kernel find all memory before the segment is announced")
+	f.StringVar(&c.Populate, "populate", c.Populate, "when the kernel is made to find the memory: off (with the first write), background (after the segment is announced, while there is memory to spare) or start (before)")
+	f.BoolVar(&o.prefault, "prefault", false, "same as --populate=start")
+	f.StringVar(&o.memoryHighText, "memory_high", "", "refuse to start or grow, and stop finding memory ahead, above so much memory in use: a size, or 80% of the cgroup's limit and of the host; empty is no bound")
+	f.StringVar(&c.AdminSocket, "admin_socket", "", "socket by which mooncakectl segment changes the size; empty lies beside the state file, "+segment.NoSocket+" is none")
 	f.BoolVar(&c.Fresh, "fresh", false, "discard what an earlier run left instead of taking it up again")
 	f.Int32Var(&o.masterGRPCPort, "master_grpc_port", int32(c.MasterGRPCPort), "gRPC port of the master, on its host: tasks come at once where it offers a stream; -1 asks for none")
 	f.StringVar(&c.MasterGRPC.CA, "master_grpc_ca", "", "speak TLS on --master_grpc_port: file of the authorities that the master's certificate comes from")
@@ -167,6 +171,9 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 	if c.Data.SndbufBytes, err = socketBytes("--data_sndbuf", o.sndBufText); err != nil {
 		return nil, nil, err
 	}
+	if err := o.memory(&c); err != nil {
+		return nil, nil, err
+	}
 	c.TEPort, c.DataPort, c.TaskWorkers, c.MasterGRPCPort = int(o.tePort), int(o.dataPort), int(o.taskWorkers), int(o.masterGRPCPort)
 	c.HTTPPort, c.DrainTimeout = int(o.httpPort), time.Duration(o.drainTimeoutSec)*time.Second
 	if !o.enableHTTP {
@@ -181,6 +188,21 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		notes = append(notes, withoutEffect+strings.Join(without, ", "))
 	}
 	return &c, notes, nil
+}
+
+// memory reads the flags about memory.
+func (o *options) memory(c *segment.Config) (err error) {
+	if c.MemoryHigh, err = segment.ParseMemoryBound(o.memoryHighText); err != nil {
+		return fmt.Errorf("--memory_high: %w", err)
+	}
+	const start = "start"
+	if o.prefault && o.flags.Changed("populate") && c.Populate != start {
+		return fmt.Errorf("--prefault is --populate=%s, and --populate=%s is given too", start, c.Populate)
+	}
+	if o.prefault {
+		c.Populate = start
+	}
+	return nil
 }
 
 // readConfigFile sets what a file says and no flag does.

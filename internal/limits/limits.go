@@ -1349,4 +1349,25 @@ const (
 	ScrubRestMs = 10_000
 	// ReportWrongCopies bounds the copies of one report.
 	ReportWrongCopies = 64
+// The memory of a segment daemon, and how it grows and shrinks.
+const (
+	// SegmentExtents bounds the regions of a segment: each is looked at for every request, and growing by half ten times makes
+	// a segment fifty times as large.
+	SegmentExtents = 16
+	// SegmentExtentMinBytes is the smallest region that a segment grows by: less is hardly worth a mount.
+	SegmentExtentMinBytes = 1 << 20
+	// SegmentMemoryWatchMs is how often the memory of the host is looked at: a few small files.
+	SegmentMemoryWatchMs = 2000
+	// SegmentMemoryReservePercent of what the host or the cgroup has is left to others when memory is found ahead, and is
+	// scarce when less is free.
+	SegmentMemoryReservePercent = 5
+	// SegmentShrinkMarginMs is how much longer than the daemon the master keeps a region that is emptied: should the daemon
+	// give up, it has this long to say so, and a region that the master gives up would go with all that is on it.
+	SegmentShrinkMarginMs = 3_600_000
+	// SegmentTransferMs is how long transfers under way may take when their region goes.
+	SegmentTransferMs = 5000
+	// SegmentSocketPathBytes bounds the path of a socket in the file system, which the kernel does.
+	SegmentSocketPathBytes = 107
+	// SegmentOrderBytes bounds the body of a request on the admin socket.
+	SegmentOrderBytes = 4096
 )
