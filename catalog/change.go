@@ -94,7 +94,7 @@ type Change struct {
 	Staged       bool     // ChangePut: beside the object that it will replace
 	Copy         CopyKind // ChangePut: the ranges are for copies of the object
 	State        uint8    // ChangeSegment
-	Wanted       uint8    // ChangePut: how many replicas there are to be; 0 is as many as Replicas
+	Wanted       uint8    // ChangePut: how many replicas there are to be; 0 is as many as Replicas. ChangeEnd of a copy: from now on, if more
 	HasChecksum  bool     // ChangeEnd: Checksum is the object's
 	KeepChecksum bool     // ChangeEnd: leave the object's checksum and sum as they are
 	HasSum       bool     // ChangeEnd, ChangeSum: Sum is the object's

@@ -184,25 +184,31 @@ func (c *Catalog) endTrivials(now Time) {
 
 // CopyEnd makes the copies part of the object. ErrReplicaGone says that one or all of them are lost, or the source is.
 func (c *Catalog) CopyEnd(now Time, id UUID, key string) error {
-	return c.endCopy(now, id, key, CopyAdd, true)
+	return c.endCopy(now, id, key, CopyAdd, true, false)
+}
+
+// CopyEndMore is CopyEnd for copies that somebody asked for beyond those of the put: an object that is to have several is to
+// have them as well from then on. They are no surplus.
+func (c *Catalog) CopyEndMore(now Time, id UUID, key string) error {
+	return c.endCopy(now, id, key, CopyAdd, true, true)
 }
 
 // MoveEnd makes the copy part of the object and takes the replica on the source away. Its range waits for who reads it.
 func (c *Catalog) MoveEnd(now Time, id UUID, key string) error {
-	return c.endCopy(now, id, key, CopyMove, true)
+	return c.endCopy(now, id, key, CopyMove, true, false)
 }
 
 // CopyRevoke takes back a copy that did not succeed. Its ranges are free at once.
 func (c *Catalog) CopyRevoke(now Time, id UUID, key string) error {
-	return c.endCopy(now, id, key, CopyAdd, false)
+	return c.endCopy(now, id, key, CopyAdd, false, false)
 }
 
 // MoveRevoke is CopyRevoke for a move.
 func (c *Catalog) MoveRevoke(now Time, id UUID, key string) error {
-	return c.endCopy(now, id, key, CopyMove, false)
+	return c.endCopy(now, id, key, CopyMove, false, false)
 }
 
-func (c *Catalog) endCopy(now Time, id UUID, key string, kind CopyKind, done bool) error {
+func (c *Catalog) endCopy(now Time, id UUID, key string, kind CopyKind, done, more bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.s.lookup(key)
@@ -244,7 +250,7 @@ func (c *Catalog) endCopy(now Time, id UUID, key string, kind CopyKind, done boo
 		}
 		return nil
 	default:
-		if c.finishCopy(now, n, st, task) < int(task.targets) {
+		if c.finishCopy(now, n, st, task, more) < int(task.targets) {
 			return ErrReplicaGone
 		}
 		return nil
@@ -252,12 +258,15 @@ func (c *Catalog) endCopy(now Time, id UUID, key string, kind CopyKind, done boo
 }
 
 // finishCopy decides the end of a copy whose source is still there, and returns how many replicas it made.
-func (c *Catalog) finishCopy(now Time, n, st name, task copying) (made int) {
+func (c *Catalog) finishCopy(now Time, n, st name, task copying, more bool) (made int) {
 	c.begin()
 	replicas := c.replicasOf(st, ReplicaProcessing)
 	key := c.keep(c.s.record(st).key())
 	ch := c.note(ChangeEnd, now)
 	ch.Client, ch.Key, ch.Replicas, ch.KeepChecksum = c.s.owners.list[c.s.record(st).client].id, key, replicas, true
+	if more {
+		ch.Wanted = c.wantedWith(n, len(replicas))
+	}
 	if task.kind == CopyMove {
 		c.noteMoved(now, n, task.source)
 	}

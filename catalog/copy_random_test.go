@@ -25,6 +25,7 @@ type copyWalk struct {
 	mounted map[int]Segment
 	serial  uint64
 	ended   int // copies and moves that succeeded
+	trimmed int // copies that were taken away
 	begun   []begunCopy
 }
 
@@ -81,12 +82,16 @@ func (w *copyWalk) step() {
 		b := w.begun[at]
 		w.begun = append(w.begun[:at], w.begun[at+1:]...)
 		end := c.CopyEnd
+		if w.dice.IntN(2) == 0 {
+			end = c.CopyEndMore
+		}
 		if b.move {
 			end = c.MoveEnd
 		}
 		w.endKeepsReadable(b.key, func() { w.count(end(w.now, w.hosts[b.host], b.key)) })
 	case 14:
 		w.endKeepsReadable(key, func() { _ = c.CopyRevoke(w.now, w.hosts[i], key); _ = c.MoveRevoke(w.now, w.hosts[i], key) })
+		w.trim(w.key())
 	case 15:
 		if _, err := c.UpsertStart(w.now, w.hosts[j], key, 1+w.dice.Uint64N(500), &PutOptions{Replicas: 1}, nil); err == nil {
 			_ = c.UpsertEnd(w.now, w.hosts[j], key, 0, false, ReplicaTypeAll)
@@ -112,6 +117,24 @@ func (w *copyWalk) step() {
 		c.Sweep(w.now)
 	}
 	w.now += Time(w.dice.Int64N(5000))
+}
+
+// trim takes a copy away if it is to spare: never are fewer left than there are to be.
+func (w *copyWalk) trim(key string) {
+	object, copies, _ := w.r.ThinCopies(key, nil)
+	if len(copies) == 0 {
+		return
+	}
+	id := copies[w.dice.IntN(len(copies))].ID
+	w.endKeepsReadable(key, func() {
+		if w.r.TrimCopy(w.now, key, id, 1) != nil {
+			return
+		}
+		w.trimmed++
+		if _, left, _ := w.r.ThinCopies(key, nil); len(left) != len(copies)-1 || len(left) < object.Wanted {
+			w.t.Fatalf("%q is to have %d copies, had %d and has %d", key, object.Wanted, len(copies), len(left))
+		}
+	})
 }
 
 func (w *copyWalk) note(err error, host int, key string, move bool) {
@@ -142,7 +165,7 @@ func (w *copyWalk) endKeepsReadable(key string, end func()) {
 }
 
 func TestCopiesAtRandom(t *testing.T) {
-	ended := 0
+	ended, trimmed := 0, 0
 	for seed := range uint64(16) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &copyWalk{t: t, r: newTest(t, testConfig()), dice: rand.New(rand.NewPCG(seed, 1)), now: 1_800_000_000_064, mounted: map[int]Segment{}}
@@ -160,9 +183,10 @@ func TestCopiesAtRandom(t *testing.T) {
 			w.r.compare()
 			w.r.compareSnapshot()
 			ended += w.ended
+			trimmed += w.trimmed
 		})
 	}
-	if ended < 100 {
-		t.Errorf("only %d copies came to their end: the deeds do not meet each other", ended)
+	if ended < 100 || trimmed < 5 {
+		t.Errorf("only %d copies came to their end, and %d were taken away: the deeds do not meet each other", ended, trimmed)
 	}
 }

@@ -56,6 +56,14 @@ func (s *state) unwant(r *record) {
 	}
 }
 
+// Filled gives the bytes that can be held in sight, and those that are: what the watermark looks at.
+func (c *Catalog) Filled() (usable, allocated uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u, a := c.filled()
+	return uint64(u), uint64(a)
+}
+
 // Host names the machine of a segment, by which replicas are kept apart.
 func (s *Segment) Host() string { return hostOf(s) }
 
@@ -68,20 +76,31 @@ func (c *Catalog) HealSign() uint64 {
 	if c.s.several == 0 {
 		return 0
 	}
-	sum := uint64(14695981039346656037)
-	mix := func(v uint64) { sum = (sum ^ v) * 1099511628211 }
-	for _, seg := range c.s.segments.mounted {
-		mix(seg.info.ID.Hi)
-		mix(seg.info.ID.Lo)
-		mix(uint64(seg.state))
-		mix(uint64(seg.at()) / uint64(StageLost))
-	}
-	mix(c.stats.PutStartPartialAllocs)
-	mix(c.stats.CorruptCopies)
-	return sum | 1
+	return mixed(mixed(c.segmentSign(), c.stats.PutStartPartialAllocs), c.stats.CorruptCopies) | 1
 }
 
-// ThinSlice goes on with a look for thin objects and appends to dst what it finds in a slice of work.
+// SegmentSign changes whenever segments came, went, were lost or came back, or changed their state.
+func (c *Catalog) SegmentSign() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.segmentSign()
+}
+
+// mixed adds a number to a hash.
+func mixed(sum, v uint64) uint64 { return (sum ^ v) * 1099511628211 }
+
+func (c *Catalog) segmentSign() uint64 {
+	sum := uint64(14695981039346656037)
+	for _, seg := range c.s.segments.mounted {
+		for _, v := range [...]uint64{seg.info.ID.Hi, seg.info.ID.Lo, uint64(seg.state), uint64(seg.at()) / uint64(StageLost)} {
+			sum = mixed(sum, v)
+		}
+	}
+	return sum
+}
+
+// ThinSlice goes on with a look for thin objects, and for those that have more replicas than they are to have. It appends to dst
+// what it finds in a slice of work.
 func (c *Catalog) ThinSlice(w *HealWalk, dst []Thin) (found []Thin, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +109,8 @@ func (c *Catalog) ThinSlice(w *HealWalk, dst []Thin) (found []Thin, more bool) {
 		if n == 0 {
 			return dst, false
 		}
-		if copies, thin := c.thin(n); thin {
-			r := c.s.record(n)
+		r := c.s.record(n)
+		if copies, _ := c.thin(n); copies > 0 && copies != int(r.wanted) {
 			dst = append(dst, Thin{strings.Clone(r.key()), r.size, copies, int(r.wanted)})
 		}
 	}
@@ -99,7 +118,7 @@ func (c *Catalog) ThinSlice(w *HealWalk, dst []Thin) (found []Thin, more bool) {
 }
 
 // thin counts the replicas of an object and tells whether it is to be given more now: it is complete, and nobody writes or
-// copies it.
+// copies it. Of an object that is not to be touched now, or is to have one replica, it counts none.
 func (c *Catalog) thin(n name) (copies int, thin bool) {
 	r := c.s.record(n)
 	if r.wanted < 2 || r.isOpen() || r.marks&(markStaged|markReplaced) != 0 || r.flags&flagHidden != 0 {

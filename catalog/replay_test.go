@@ -110,6 +110,7 @@ type dumpedSegment struct {
 }
 
 type dumpedObject struct {
+	Wanted           uint8
 	Key, Group       string
 	Workload, Tenant string
 	Client           UUID
@@ -183,7 +184,7 @@ func dump(s *state, now Time) dumped {
 		o := dumpedObject{
 			Key: string([]byte(r.key())), Group: string([]byte(s.groupOf(r))), Client: s.owners.list[r.client].id,
 			Size: r.size, Time: r.time, Checksum: r.checksum, Sum: dumpSum(r), Flags: r.flags, Open: r.isOpen(), Staged: r.marks&markStaged != 0, DataType: r.dataType,
-			Pending: fmt.Sprint(s.pending[n]), Copy: fmt.Sprint(s.copies[n].kind, s.copies[n].source), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant),
+			Pending: fmt.Sprint(s.pending[n]), Copy: fmt.Sprint(s.copies[n].kind, s.copies[n].source), Workload: s.workloadOf(n), Tenant: s.shares.name(r.tenant), Wanted: r.wanted,
 		}
 		if until := s.pins[n]; until > now {
 			o.PinnedUntil = until

@@ -82,6 +82,9 @@ func (s *state) joinCopies(n, st name, c *Change) {
 	}
 	s.setStatus(n, joined, ReplicaProcessing, ReplicaComplete)
 	sh.mu.Unlock()
+	if r := s.record(n); r.wanted > 1 {
+		r.wanted = max(r.wanted, min(c.Wanted, limits.ReplicasPerObjectMax))
+	}
 	s.countLost(n)
 	s.settle(n)
 }

@@ -107,7 +107,62 @@ func TestGuestDaemonKilled(t *testing.T) {
 			}
 		})
 	}
+	t.Run("under load", func(t *testing.T) { daemon = restartsUnderLoad(t, r, m, daemon, options, stores) })
 	unharmed(t, daemon)
+}
+
+// restartsUnderLoad kills the daemon over and over while clients of all releases read without a pause: it is the same segment
+// that comes back, nobody ever sees wrong bytes, and every client goes on with new keys of the device.
+func restartsUnderLoad(t *testing.T, r *Rig, m *Master, daemon *Segment, options SegmentOptions, stores map[Release]*Store) *Segment {
+	reader := Reader{Name: "reader", Items: rdmaItems("kept/", 1, 4096, 81921, 500_000), Threads: 1, PaceMs: 50}
+	putAll(t, stores[Releases[0]], reader.Items)
+	for _, release := range Releases {
+		if err := stores[release].StartReader(reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goOn := func(since time.Time) {
+		t.Helper()
+		for _, release := range Releases {
+			eventually(t, faultLimit, release.String()+" reads again", func() bool {
+				saw, err := stores[release].LookAtReader(reader)
+				if err != nil || len(saw.Wrong) > 0 {
+					t.Fatalf("%v: wrong bytes %q, %v", release, saw.Wrong, err)
+				}
+				return saw.Oldest.After(since)
+			})
+		}
+	}
+	before := segments(t, m, 1)[0]
+	goOn(time.Now())
+	var gaps figures
+	for range repeat(5, 50) {
+		gone := time.Now()
+		if err := daemon.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := daemon.ExitCode(20 * slowness * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		daemon = rdmaSegment(t, r, m, 1, options)
+		back := time.Now()
+		gaps.add("the daemon is back", back.Sub(gone))
+		if after := segments(t, m, 1)[0]; after != before {
+			t.Fatalf("the segment is %+v, it was %+v", after, before)
+		}
+		goOn(back)
+		gaps.add("every client has read", time.Since(gone))
+	}
+	for _, release := range Releases {
+		saw, err := stores[release].StopReader(reader)
+		if err != nil || len(saw.Wrong) > 0 {
+			t.Errorf("%v: wrong bytes %q, %v", release, saw.Wrong, err)
+		}
+		t.Logf("%v: %d reads, %d failed", release, saw.Good, len(saw.Failed))
+		getAll(t, stores[release], reader.Items)
+	}
+	gaps.tell(t, nil)
+	return daemon
 }
 
 // TestGuestPortDown takes the daemon's port down and up again.

@@ -50,6 +50,15 @@ func TestHealing(t *testing.T) {
 	})
 	t.Logf("%.0f objects with %.0f bytes were copied, all until %v after the kill", metric(t, m, "mooncake_go_healed_objects_total"),
 		metric(t, m, "mooncake_go_healed_bytes_total"), time.Since(killed).Round(time.Millisecond))
+	twiceWithout(t, reader, items, "127.0.0.1")
+	if good := goodReads(t, reader, items); good != count {
+		t.Fatalf("%d of %d reads in the end", good, count)
+	}
+}
+
+// twiceWithout looks that every object has two copies, on two hosts, none of which is the one given.
+func twiceWithout(t *testing.T, reader *Store, items []Item, gone string) {
+	t.Helper()
 	for _, i := range items {
 		at := replicas(t, reader, i.Key)
 		hosts := map[string]bool{}
@@ -60,11 +69,43 @@ func TestHealing(t *testing.T) {
 			}
 			hosts[host] = true
 		}
-		if len(at) != 2 || len(hosts) != 2 || hosts["127.0.0.1"] {
+		if len(at) != 2 || len(hosts) != 2 || hosts[gone] {
 			t.Fatalf("copies of %q at %+v", i.Key, at)
 		}
 	}
-	if good := goodReads(t, reader, items); good != count {
-		t.Fatalf("%d of %d reads in the end", good, count)
+}
+
+// TestWheelsHeal has two of three copies' homes in the memory of wheels: when the daemon leaves, they copy what lay there from
+// one to the other by tasks.
+func TestWheelsHeal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	m := startMaster(t, r, MasterOptions{})
+	leaving := startSegment(t, r, m, 1, SegmentOptions{Host: "127.0.0.1", SizeBytes: 64 * mib})
+	owners := []*Store{
+		startStore(t, r, R13, StoreOptions{Master: m.RPC, Host: "127.0.0.2", SegmentBytes: 64 * mib}),
+		startStore(t, r, R14, StoreOptions{Master: m.RPC, Host: "127.0.0.3", SegmentBytes: 64 * mib}),
+	}
+	segments(t, m, 3)
+	items := itemsOf("kept/", 40, func(i int) int64 { return int64(10_000 + i*7) })
+	for n, i := range items {
+		put(t, owners[n%2], i, Config{"replica_num": 2})
+	}
+	if err := leaving.Stop(stopGrace); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 120*time.Second, "all have two copies", func() bool {
+		for _, i := range items {
+			if len(replicas(t, owners[0], i.Key)) != 2 {
+				return false
+			}
+		}
+		return true
+	})
+	twiceWithout(t, owners[0], items, "127.0.0.1")
+	for _, s := range owners {
+		if good := goodReads(t, s, items); good != len(items) {
+			t.Fatalf("%d of %d reads in the end", good, len(items))
+		}
 	}
 }

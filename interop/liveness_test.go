@@ -30,10 +30,10 @@ func goodReads(t *testing.T, s *Store, items []Item) (good int) {
 	return good
 }
 
-// TestKilledOwner kills one of two owners of memory while every object has a copy on each: every read of a third process works
+// TestP14KilledOwner kills one of two owners of memory while every object has a copy on each: every read of a third process works
 // once the master has asked the owner itself and got no answer, long before the client's time is up, and new objects go to the
 // other one.
-func TestKilledOwner(t *testing.T) {
+func TestP14KilledOwner(t *testing.T) {
 	t.Parallel()
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {

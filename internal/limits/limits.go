@@ -1370,4 +1370,28 @@ const (
 	SegmentSocketPathBytes = 107
 	// SegmentOrderBytes bounds the body of a request on the admin socket.
 	SegmentOrderBytes = 4096
+// Surplus copies, hosts that come and go, and copies on demand that are not needed any more.
+const (
+	// HealLookMs is how long after the beginning of a look through all objects the next one begins at the earliest: where segments
+	// come and go all the time, one look would else never end for the next.
+	HealLookMs = 2000
+	// HealHoldMs is how long the segments of a host that went once must have been back before they get copies; it doubles with each
+	// time they went, up to HealHoldMaxMs: what is copied to them is most likely lost again.
+	HealHoldMs    = 5000
+	HealHoldMaxMs = 300_000
+	// HealForgiveMs is after how long without a departure a host is as good as any. HealHosts bounds the hosts remembered.
+	HealForgiveMs = 600_000
+	HealHosts     = 65_536
+	// HealTrimAfterMs is how long a segment must have been there before a copy on it counts as one to spare, or makes another one
+	// that: two times what a daemon takes that goes and comes for an upgrade.
+	HealTrimAfterMs = 60_000
+	// HealTrimAgainMs is when objects that could not be trimmed are looked at again: longer than most leases.
+	HealTrimAgainMs = 10_000
+	// HealTrims is how many objects are trimmed in one go: each takes the lock of the catalog, for microseconds.
+	HealTrims = 256
+	// HeatColdWindows is in how many windows in a row an object must be read less than half of what would bring it a copy before it
+	// loses those that it got: one is chance.
+	HeatColdWindows = 3
+	// HeatGrown bounds the objects with copies on demand: no more are made than can be taken away again.
+	HeatGrown = 65_536
 )
