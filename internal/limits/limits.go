@@ -1315,3 +1315,20 @@ const (
 	// SegmentDrainMaxMs bounds --drain_timeout: a day.
 	SegmentDrainMaxMs = 24 * 3600 * 1000
 )
+
+// The yardsticks of folder bench.
+const (
+	// BenchAnswerMs is how long a master may take for one answer, or to take a connection: the original removed three million
+	// objects in forty seconds.
+	BenchAnswerMs = 120_000
+	// BenchReadBytes is the buffer that a connection reads through: an answer to a batch of a hundred fits.
+	BenchReadBytes = 64 << 10
+	// BenchPingMs is how often owners of segments ping, as published clients do.
+	BenchPingMs = 1000
+	// BenchRounds, BenchPhaseMs and BenchLimitMs bound what may be asked for: more says nothing more.
+	BenchRounds  = 101
+	BenchPhaseMs = 60_000
+	BenchLimitMs = 6 * 3600 * 1000
+	// BenchKeys bounds the objects of one master: the original needs a kilobyte for each.
+	BenchKeys = 100_000_000
+)
