@@ -110,6 +110,7 @@ func (s *Session) Fill(ctx context.Context, objects int64) (*Outcome, error) {
 
 // Run runs a load and waits until it is over.
 func (s *Session) Run(ctx context.Context, l Load) (*Outcome, error) {
+	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	workers := make([]*worker, l.Connections)
 	defer func() {
@@ -128,7 +129,7 @@ func (s *Session) Run(ctx context.Context, l Load) (*Outcome, error) {
 	var probe *prober
 	if l.Probe {
 		var err error
-		if probe, err = s.probe(ctx); err != nil {
+		if probe, err = s.probe(outer); err != nil { // it asks until all others have ended
 			return nil, err
 		}
 		defer probe.end()

@@ -71,6 +71,12 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		}
 		s.segments = append(s.segments, segment)
 	}
+	// The first ping makes masters ask for the segments once more: that is over before anything is measured.
+	for i := range cfg.Owners {
+		if err := s.pingOne(c, i); err != nil {
+			return nil, err
+		}
+	}
 	pings, stop := context.WithCancel(ctx)
 	s.stop = stop
 	s.ping, pings = errgroup.WithContext(pings)

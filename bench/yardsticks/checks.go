@@ -52,7 +52,7 @@ func absolute(suite, phase, value string) func(*report) float64 {
 
 // checks are all yardsticks.
 func checks() (all []check) {
-	for _, more := range [][]check{callChecks(), pacedChecks(), batchChecks()} {
+	for _, more := range [][]check{callChecks(), pacedChecks(), batchChecks(), growthChecks(), roomChecks()} {
 		all = append(all, more...)
 	}
 	return all

@@ -124,6 +124,15 @@ func valuesOf(o *calls.Outcome) map[string]float64 {
 	return v
 }
 
+// watched are the numbers of what was done while a probe asked.
+func watched(o *calls.Outcome, took time.Duration, keys int64) map[string]float64 {
+	return map[string]float64{
+		"answer_ms": millis(took), "gap_ms": millis(o.Probed.Gap), "probe_p99_us": micros(o.Probed.Times.Quantile(0.99)),
+		"cpu_ms": millis(processor(o.Used)), "rss_mb": float64(o.RSSBytes) / 1e6, "keys": float64(keys),
+		"others_cpu": o.Used.Others.Seconds() / o.Used.Wall.Seconds(),
+	}
+}
+
 // load runs one load and keeps its numbers; nothing may be refused.
 func (b *bench) load(ctx context.Context, s *seat, phase string, round int, l calls.Load) (*calls.Outcome, error) {
 	o, err := s.Run(ctx, l)

@@ -14,6 +14,10 @@ func suites() []suite {
 		{"calls", "exist, get and put on 1, 8 and 64 connections", suiteCalls},
 		{"paced", "one connection, with a pause of 300 us before each call", suitePaced},
 		{"batches", "batches of 100 on 1, 8 and 64 connections", suiteBatches},
+		{"growth", "catalogs of 10,000 objects, of -many/10 and of -many: memory, calls on 8 connections, RemoveAll", suiteGrowth},
+		{"gaps", "the longest time without an answer while a client with -many/10 objects goes, and while a snapshot is made", suiteGaps},
+		{"full", "puts on 8 connections into pools that are full, and into such with room", suiteFull},
+		{"segments", "puts on 8 connections into 1 to 1,024 segments of as many owners", suiteSegments},
 	}
 }
 
