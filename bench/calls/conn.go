@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"mooncake/bench/blocking"
 	"mooncake/internal/limits"
 	"mooncake/wire"
 	"mooncake/wire/rpc"
@@ -19,7 +20,7 @@ const dialect = wire.V13
 
 // conn is one connection, used by one goroutine. It writes a request in one piece and reads through a buffer.
 type conn struct {
-	net     net.Conn
+	net     io.ReadWriteCloser
 	in      *bufio.Reader
 	request []byte
 	body    []byte
@@ -37,6 +38,17 @@ func dial(ctx context.Context, address string) (*conn, error) {
 	c := &conn{net: nc, in: bufio.NewReaderSize(nc, limits.BenchReadBytes)}
 	c.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
+}
+
+// block lets the calls of a connection wait inside the kernel.
+func (c *conn) block(ctx context.Context) error {
+	b, err := blocking.New(ctx, c.net.(*net.TCPConn))
+	if err != nil {
+		return err
+	}
+	c.stop() // of a deadline that has no meaning any more
+	c.net, c.in = b, bufio.NewReaderSize(b, limits.BenchReadBytes)
+	return nil
 }
 
 func (c *conn) close() {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"mooncake/bench/blocking"
 	"mooncake/bench/figures"
 	"mooncake/wire"
 )
@@ -191,7 +192,7 @@ func (w *worker) loop(more func() bool, l Load) error {
 	}
 	for more() {
 		if l.Pause > 0 {
-			pause(l.Pause)
+			blocking.Pause(l.Pause)
 		}
 		if err := step(); err != nil {
 			return err
