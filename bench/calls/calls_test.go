@@ -148,6 +148,28 @@ func TestSegmentsOfOwners(t *testing.T) {
 	}
 }
 
+// TestTrace runs a loop twice: everything of the first is gone before the second, and what is more than there is room for
+// fails.
+func TestTrace(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Segments, c.SegmentBytes = 4, 128<<20 })
+	for seed := range uint64(2) {
+		got, err := s.Trace(t.Context(), Trace{Steps: 20, LivePercent: 60, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Large != 60 || got.Small != 620 || got.LargeFailed != 0 || got.SmallFailed != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+	got, err := s.Trace(t.Context(), Trace{Steps: 40, LivePercent: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.LargeFailed == 0 {
+		t.Errorf("a pool was filled to the last byte: %+v", got)
+	}
+}
+
 // TestFullPool writes more than there is room for: a put is refused or makes room, and each counts once.
 func TestFullPool(t *testing.T) {
 	s := begin(t, func(c *Config) { c.SegmentBytes = 64 << 12 })

@@ -52,9 +52,8 @@ def move(r):
     size, store, times, errors = r["size"], STATE["store"], [], 0
     buffer = room(size)
     address, slots = buffer.ctypes.data, max(1, min(512, r["budget"] // size))
-    used, until = time.process_time(), NOW() + r["secs"]
-    if r["op"] == "put":
-        number = 0
+    if r["what"] == "put":
+        used, until, number = time.process_time(), NOW() + r["secs"], 0
         while NOW() < until or len(times) < 3:
             written = []
             while len(written) < slots and (NOW() < until or len(times) < 3):
@@ -65,6 +64,7 @@ def move(r):
                 errors += rc != 0
                 written.append(key)
             store.batch_remove(written, True)
+        used = time.process_time() - used
     else:
         keys = [f"{r['tag']}/{n}" for n in range(min(slots, 64))]
         errors += sum(rc != 0 for rc in store.batch_put_from(keys, [address] * len(keys), [size] * len(keys)))
@@ -79,10 +79,7 @@ def move(r):
         used = time.process_time() - used
         if not (buffer[:size] == pattern(size)).all():
             raise RuntimeError(f"{r['tag']}: something else was read than was written")
-        buffer[:size] = pattern(size)
         store.batch_remove(keys, True)
-        used = time.process_time() - used
-    used = time.process_time() - used
     times.sort()
     return {
         "count": len(times), "bytes": size * len(times), "seconds": sum(times), "errors": errors, "cpu": used,
@@ -95,7 +92,7 @@ def main():
     for line in sys.stdin:
         r = json.loads(line)
         try:
-            answer = {"id": r["id"], "ok": True, "value": {"setup": setup, "move": move}[r["op_name"]](r)}
+            answer = {"id": r["id"], "ok": True, "value": {"setup": setup, "move": move}[r["op"]](r)}
         except Exception as e:
             answer = {"id": r["id"], "ok": False, "error": f"{type(e).__name__}: {e}"}
         ANSWERS.write(json.dumps(answer) + "\n")

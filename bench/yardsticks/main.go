@@ -22,7 +22,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:])
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && err != nil {
 		err = errors.New("interrupted; everything it started is stopped")
 	}
 	if err != nil {
@@ -35,6 +35,9 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "table" {
 		return tables(os.Stdout, args[1:])
+	}
+	if len(args) > 0 && args[0] == rawServeCommand {
+		return serveRawHere(ctx, args[1:])
 	}
 	s := settings{out: os.Stdout, progress: os.Stderr}
 	if err := s.parse(args); err != nil {

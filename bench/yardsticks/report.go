@@ -39,8 +39,8 @@ func newReport(s *settings) *report {
 	}
 	return &report{
 		Machine: machine(), Load: firstWords("/proc/loadavg", 3), Began: time.Now().UTC().Truncate(time.Second),
-		Command: fmt.Sprintf("-suite %s -contestants %s -rounds %d -secs %v -keys %d -many %d",
-			strings.Join(s.suites, ","), strings.Join(who, ","), s.rounds, s.phase.Seconds(), s.keys, s.many),
+		Command: fmt.Sprintf("-suite %s -contestants %s -rounds %d -secs %v -keys %d -many %d -steps %d -samples %d -room %d",
+			strings.Join(s.suites, ","), strings.Join(who, ","), s.rounds, s.phase.Seconds(), s.keys, s.many, s.steps, s.rows, s.room),
 		Took: map[string]float64{},
 	}
 }

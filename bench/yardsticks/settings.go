@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"mooncake/internal/limits"
+	"mooncake/internal/units"
 	"mooncake/interop"
 )
 
@@ -21,6 +23,12 @@ type settings struct {
 	phase       time.Duration // of one phase
 	keys        int64         // that the suites of calls begin with
 	many        int64         // the most keys, of suite memory and gaps
+	dataSizes   []int64       // of objects that are moved
+	clients     []int         // that move them at a time
+	room        int64         // bytes of a segment whose objects are moved
+	steps       int           // of the traced loop
+	rows        int           // samples of a bundle
+	rayPython   string
 	limit       time.Duration
 	json        string
 	out         io.Writer
@@ -50,6 +58,12 @@ func (s *settings) parse(args []string) error {
 	secs := f.Float64("secs", 1, "how long a phase is, in seconds")
 	f.Int64Var(&s.keys, "keys", 100_000, "objects that are there when calls are measured")
 	f.Int64Var(&s.many, "many", 10_000_000, "objects of the largest catalog")
+	sizes := f.String("sizes", "4kib,64kib,1mib,16mib,64mib", "sizes of the objects that are moved, comma between, in whole KiB")
+	clients := f.String("clients", "1,4", "how many clients move them at a time, comma between")
+	room := f.String("room", "1536mib", "memory of the segment through which they are moved")
+	f.IntVar(&s.steps, "steps", 1500, "steps of the traced training loop")
+	f.IntVar(&s.rows, "samples", 32_768, "samples of a bundle")
+	f.StringVar(&s.rayPython, "ray-python", "", "interpreter with the packages ray and numpy; empty leaves Ray out")
 	f.DurationVar(&s.limit, "limit", time.Hour, "how long the whole may take")
 	f.StringVar(&s.json, "json", "", "file that everything measured is written to; empty writes only tables")
 	if err := f.Parse(args); err != nil {
@@ -69,7 +83,34 @@ func (s *settings) parse(args []string) error {
 	if err := s.takeContestants(*names, more); err != nil {
 		return err
 	}
+	if err := s.takeMoves(*sizes, *clients, *room); err != nil {
+		return err
+	}
 	return s.check(*secs)
+}
+
+// takeMoves reads what is said of objects that are moved.
+func (s *settings) takeMoves(sizes, clients, room string) error {
+	bytes, err := units.ParseSize(room)
+	if err != nil || bytes < limits.BenchRoomBytesMin || bytes > limits.BenchRoomBytesMax {
+		return fmt.Errorf("-room=%s is no size from %d to %d bytes", room, limits.BenchRoomBytesMin, int64(limits.BenchRoomBytesMax))
+	}
+	s.room = int64(bytes)
+	for text := range strings.SplitSeq(sizes, ",") {
+		size, err := units.ParseSize(text)
+		if err != nil || size < 1024 || size%1024 != 0 || int64(size) > s.room/2 {
+			return fmt.Errorf("-sizes=%s: %q is no size in whole KiB up to half of -room=%s", sizes, text, room)
+		}
+		s.dataSizes = append(s.dataSizes, int64(size))
+	}
+	for text := range strings.SplitSeq(clients, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > limits.BenchClients {
+			return fmt.Errorf("-clients=%s: %q is no number from 1 to %d", clients, text, limits.BenchClients)
+		}
+		s.clients = append(s.clients, n)
+	}
+	return nil
 }
 
 func (s *settings) takeSuites(text string) error {
@@ -136,6 +177,10 @@ func (s *settings) check(secs float64) error {
 		return fmt.Errorf("-keys=%d is not from 100 to %d", s.keys, limits.BenchKeys)
 	case s.many < 1000 || s.many > limits.BenchKeys:
 		return fmt.Errorf("-many=%d is not from 1000 to %d", s.many, limits.BenchKeys)
+	case s.steps < 1 || s.steps > limits.BenchSteps:
+		return fmt.Errorf("-steps=%d is not from 1 to %d", s.steps, limits.BenchSteps)
+	case s.rows < 1 || s.rows > limits.BenchSamples:
+		return fmt.Errorf("-samples=%d is not from 1 to %d", s.rows, limits.BenchSamples)
 	case s.limit <= 0 || s.limit > limits.BenchLimitMs*time.Millisecond:
 		return fmt.Errorf("-limit=%v is not above 0 and up to %v", s.limit, limits.BenchLimitMs*time.Millisecond)
 	}

@@ -18,6 +18,9 @@ func suites() []suite {
 		{"gaps", "the longest time without an answer while a client with -many/10 objects goes, and while a snapshot is made", suiteGaps},
 		{"full", "puts on 8 connections into pools that are full, and into such with room", suiteFull},
 		{"segments", "puts on 8 connections into 1 to 1,024 segments of as many owners", suiteSegments},
+		{"trace", "the traffic of a training loop in a pool of which some part is live; rounds are seeds", suiteTrace},
+		{"data", "objects moved by wheels, by the client in Go and over bare connections", suiteData},
+		{"bundles", "rollouts handed over by wheels, by the client in Go and by Ray", suiteBundles},
 	}
 }
 

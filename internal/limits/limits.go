@@ -1329,6 +1329,14 @@ const (
 	BenchRounds  = 101
 	BenchPhaseMs = 60_000
 	BenchLimitMs = 6 * 3600 * 1000
+	// BenchRoomBytesMin and BenchRoomBytesMax bound the memory through which objects are moved, BenchClients who moves them:
+	// each is a process of 150 MB.
+	BenchRoomBytesMin = 16 << 20
+	BenchRoomBytesMax = 64 << 30
+	BenchClients      = 16
+	// BenchSteps and BenchSamples bound a traced loop and a rollout: the longest runs that were of use.
+	BenchSteps   = 100_000
+	BenchSamples = 32_768
 	// BenchKeys bounds the objects of one master: the original needs a kilobyte for each.
 	BenchKeys = 100_000_000
 )
