@@ -1,4 +1,4 @@
-# make build | man | install | test | demo | run | bench | soak | fuzz | rdma | asan | vm | dashboards | rollout-times
+# make build | man | install | test | demo | run | bench | benchmarks | soak | fuzz | rdma | asan | vm | dashboards | rollout-times
 # Everything fetched lies in .cache, everything built in bin; `make clean` removes bin, `make distclean` both.
 
 SHELL := /bin/bash
@@ -20,7 +20,7 @@ SIZE ?= 1GiB
 # What `make vm` runs in the emulated machine.
 CMD ?= rdma link
 # Packages with the tests that need no client wheels.
-UNIT = $$(go list ./... | grep -v '^mooncake/interop')
+UNIT = $$(go list ./... | grep -vE '^mooncake/(interop|bench/yardsticks)')
 
 # The segment daemon speaks RDMA where libibverbs-dev is installed.
 HAVE_VERBS = $(wildcard /usr/include/infiniband/verbs.h)
@@ -37,7 +37,7 @@ define tested
 	exit $$status
 endef
 
-.PHONY: build man install prepare tools lint unit interop test demo run bench soak fuzz rdma asan vm dashboards rollout-times clean distclean
+.PHONY: build man install prepare tools lint unit interop test demo run bench benchmarks soak fuzz rdma asan vm dashboards rollout-times clean distclean
 
 build:
 	@mkdir -p bin
@@ -80,7 +80,7 @@ unit: tools
 	$(call tested,unit,$(UNIT),-race -timeout 20m)
 
 interop: prepare
-	$(call tested,interop,./interop/...,-count=1 -timeout 60m)
+	$(call tested,interop,./interop/... ./bench/yardsticks,-count=1 -timeout 60m)
 
 test: lint unit interop
 	@go run ./interop/verdict $(CACHE)/unit.json $(CACHE)/interop.json
@@ -92,7 +92,12 @@ demo:
 run: build
 	@go run ./interop/demo -serve -binaries bin -size $(SIZE)
 
-bench:
+# The yardsticks of docs/performance.md, ours beside a published master: ARGS='-suite calls -rounds 3 -json FILE', and others.
+bench: prepare
+	@go run ./bench/yardsticks $(ARGS)
+
+# Go's own benchmarks, with allocations.
+benchmarks:
 	go test -run '^$$' -bench . -benchmem $(UNIT)
 
 # Hours are better spent here than in `make test`: many repetitions, daemons built with the race detector.

@@ -203,6 +203,13 @@ func (r *Rig) keep(c *Client) *Client {
 	return c
 }
 
+// Script runs a program in Python with the wheel.
+func (e *Environment) Script(path string) *exec.Cmd {
+	cmd := exec.Command(e.Python, "-u", path)
+	cmd.Env = e.environ()
+	return cmd
+}
+
 // program is one of the wheel's own executables.
 func (e *Environment) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(e.Package, name), args...)

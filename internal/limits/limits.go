@@ -1394,4 +1394,27 @@ const (
 	HeatColdWindows = 3
 	// HeatGrown bounds the objects with copies on demand: no more are made than can be taken away again.
 	HeatGrown = 65_536
+// The yardsticks of folder bench.
+const (
+	// BenchAnswerMs is how long a master may take for one answer, or to take a connection: the original removed three million
+	// objects in forty seconds.
+	BenchAnswerMs = 120_000
+	// BenchReadBytes is the buffer that a connection reads through: an answer to a batch of a hundred fits.
+	BenchReadBytes = 64 << 10
+	// BenchPingMs is how often owners of segments ping, as published clients do.
+	BenchPingMs = 1000
+	// BenchRounds, BenchPhaseMs and BenchLimitMs bound what may be asked for: more says nothing more.
+	BenchRounds  = 101
+	BenchPhaseMs = 60_000
+	BenchLimitMs = 6 * 3600 * 1000
+	// BenchRoomBytesMin and BenchRoomBytesMax bound the memory through which objects are moved, BenchClients who moves them:
+	// each is a process of 150 MB.
+	BenchRoomBytesMin = 16 << 20
+	BenchRoomBytesMax = 64 << 30
+	BenchClients      = 16
+	// BenchSteps and BenchSamples bound a traced loop and a rollout: the longest runs that were of use.
+	BenchSteps   = 100_000
+	BenchSamples = 32_768
+	// BenchKeys bounds the objects of one master: the original needs a kilobyte for each.
+	BenchKeys = 100_000_000
 )

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mooncake/interop"
+)
+
+// TestMain lets the program be the other end of bare connections, as the real one is when it starts itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == rawServeCommand {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if run(ctx, os.Args[1:]) != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestMeasure runs every suite as short as it can be, beside a published master. That numbers come out is looked at, and
+// not which: nothing is decided by speed.
+func TestMeasure(t *testing.T) {
+	if _, err := interop.PrepareEnvironment(t.Context(), t.Output(), interop.R13); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	s := settings{out: &out, progress: t.Output()}
+	path := t.TempDir() + "/result.jsonl"
+	if err := s.parse([]string{"-rounds", "1", "-secs", "0.02", "-keys", "500", "-many", "2000", "-steps", "5", "-samples", "16", "-json", path}); err != nil {
+		t.Fatal(err)
+	}
+	s.limit = 10 * time.Minute
+	if err := measure(t.Context(), &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := loadReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range suites() {
+		if phases, who := r.phases(st.name); len(phases) == 0 || !slices.Contains(who, ours) {
+			t.Errorf("suite %s gave nothing for ours", st.name)
+		}
+	}
+	for _, c := range checks() {
+		if v := c.value(r); v != v && !strings.Contains(c.yardstick, "Ray") {
+			t.Errorf("%s, %s: not measured", c.yardstick, c.of)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), s.suites[0]) {
+		t.Error("the file has no suite in it", err)
+	}
+}
