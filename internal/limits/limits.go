@@ -1315,3 +1315,12 @@ const (
 	// SegmentDrainMaxMs bounds --drain_timeout: a day.
 	SegmentDrainMaxMs = 24 * 3600 * 1000
 )
+
+// Data from hand to hand.
+const (
+	// RowSlab is how many items of lists and maps are taken from the memory at once when the values of a column are read: as
+	// much as a kept value can keep alive besides itself, 16 KiB.
+	RowSlab = 512
+	// RowKeys bounds the keys of maps that are remembered while a column is read: more than its rows have in common.
+	RowKeys = 256
+)
