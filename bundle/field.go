@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -76,7 +75,7 @@ func (f *Field) part(name string) (*Member, error) {
 
 func numbers[T Number](part string, shape []int, values []T) Member {
 	_, code := dtypeOf[T]()
-	data, _ := binary.Append(make([]byte, 0, len(values)*binary.Size(*new(T))), binary.LittleEndian, values) // it takes every slice of numbers
+	data := appendNumbers(make([]byte, 0, len(values)*sizeOf[T]()), values, littleEnd)
 	return Member{Part: part, DType: code, Shape: shape, Data: data}
 }
 
@@ -103,12 +102,13 @@ func Ragged[T Number](name string, rows [][]T) Field {
 			ndims[i], shapes[i], dims = 1, int64(len(row)), 1
 		}
 	}
-	flat := make([]T, 0, total)
+	flat := numbers[T]("data", []int{total}, nil)
+	flat.Data = make([]byte, 0, total*sizeOf[T]())
 	for _, row := range rows {
-		flat = append(flat, row...)
+		flat.Data = appendNumbers(flat.Data, row, littleEnd)
 	}
 	return Field{Name: name, Codec: TypedRagged, Rows: n, DType: dtype, MaxDims: dims, Members: []Member{
-		numbers("data", []int{total}, flat), numbers("offsets", []int{n + 1}, offsets), numbers("shapes", []int{n, 1}, shapes),
+		flat, numbers("offsets", []int{n + 1}, offsets), numbers("shapes", []int{n, 1}, shapes),
 		numbers("ndims", []int{n}, ndims), flags(nulls),
 	}}
 }
@@ -140,7 +140,8 @@ func Values(name string, rows []any) (Field, error) {
 }
 
 // An Array is a row of a TypedRagged field: its elements, row by row of the last dimension, and its shape. Without a shape it
-// is a single number; a null row has neither.
+// is a single number; a null row has neither. The elements are the memory of the field, where the machine keeps numbers as they
+// are stored: who changes them changes the field.
 type Array[T Number] struct {
 	Null     bool
 	Shape    []int
@@ -180,6 +181,7 @@ func ReadRagged[T Number](f *Field) ([]Array[T], error) {
 		return nil, fmt.Errorf("field %s: %d shapes for %d rows", f.Name, len(shapes), f.Rows)
 	}
 	rows := make([]Array[T], f.Rows)
+	dims := make([]int, 0, len(shapes)) // of all rows
 	for i := range rows {
 		if rows[i].Null = nulls[i]; nulls[i] {
 			continue
@@ -189,13 +191,16 @@ func ReadRagged[T Number](f *Field) ([]Array[T], error) {
 			return nil, fmt.Errorf("field %s, row %d: %d dimensions of %d", f.Name, i, ndims[i], width)
 		}
 		left := int64(len(rows[i].Elements))
-		size := int64(1)
+		size, from := int64(1), len(dims)
 		for _, dim := range shapes[i*width : i*width+int(ndims[i])] {
 			if dim < 0 || dim > 0 && size > math.MaxInt64/dim {
 				return nil, fmt.Errorf("field %s, row %d: a dimension of %d", f.Name, i, dim)
 			}
 			size *= dim
-			rows[i].Shape = append(rows[i].Shape, int(dim))
+			dims = append(dims, int(dim))
+		}
+		if len(dims) > from {
+			rows[i].Shape = dims[from:len(dims):len(dims)]
 		}
 		if size != left {
 			return nil, fmt.Errorf("field %s, row %d: %d elements in a shape of %d", f.Name, i, left, size)
@@ -204,7 +209,8 @@ func ReadRagged[T Number](f *Field) ([]Array[T], error) {
 	return rows, nil
 }
 
-// ReadScalars reads the rows of an NDArray field; nulls tells which of them are none.
+// ReadScalars reads the rows of an NDArray field; nulls tells which of them are none. The rows may be the memory of the field, as
+// those of ReadRagged.
 func ReadScalars[T Number](f *Field) (rows []T, nulls []bool, err error) {
 	if name, _ := dtypeOf[T](); f.Codec != NDArray || f.DType != name {
 		return nil, nil, fmt.Errorf("field %s is %s of %s, not %s of %s", f.Name, f.Codec, f.DType, NDArray, name)
@@ -215,7 +221,8 @@ func ReadScalars[T Number](f *Field) (rows []T, nulls []bool, err error) {
 	return rows, nulls, err
 }
 
-// ReadValues reads the rows of a MsgpackRagged field.
+// ReadValues reads the rows of a MsgpackRagged field. Values of different rows share memory: a single one that is kept keeps the
+// texts of all.
 func ReadValues(f *Field) ([]any, error) {
 	if f.Codec != MsgpackRagged {
 		return nil, fmt.Errorf("field %s is %s, not %s", f.Name, f.Codec, MsgpackRagged)
@@ -233,18 +240,19 @@ func ReadValues(f *Field) ([]any, error) {
 		return nil, err
 	}
 	rows := make([]any, f.Rows)
+	d := decoder{rows: newRowMemory(data.Data)}
 	for i := range rows {
 		if nulls[i] {
 			continue
 		}
-		value, rest, err := ReadMsgpack(data.Data[offsets[i]:offsets[i+1]])
+		d.text, d.rows.end = data.Data[offsets[i]:offsets[i+1]], int(offsets[i+1])
+		rows[i] = d.value(0)
 		switch {
-		case err != nil:
-			return nil, fmt.Errorf("field %s, row %d: %w", f.Name, i, err)
-		case len(rest) > 0:
-			return nil, fmt.Errorf("field %s, row %d: %d bytes too many", f.Name, i, len(rest))
+		case d.err != nil:
+			return nil, fmt.Errorf("field %s, row %d: %w", f.Name, i, d.err)
+		case len(d.text) > 0:
+			return nil, fmt.Errorf("field %s, row %d: %d bytes too many", f.Name, i, len(d.text))
 		}
-		rows[i] = value
 	}
 	return rows, nil
 }
@@ -258,15 +266,11 @@ func readNumbers[T Number](f *Field, part string, want int) ([]T, error) {
 	if _, code := dtypeOf[T](); m.DType != code {
 		return nil, fmt.Errorf("field %s: %s is of %s, want %s", f.Name, part, m.DType, code)
 	}
-	size := binary.Size(*new(T))
+	size := sizeOf[T]()
 	if len(m.Data)%size != 0 || want >= 0 && len(m.Data) != want*size {
 		return nil, fmt.Errorf("field %s: %s has %d bytes for %d rows", f.Name, part, len(m.Data), f.Rows)
 	}
-	out := make([]T, len(m.Data)/size)
-	if _, err := binary.Decode(m.Data, binary.LittleEndian, out); err != nil {
-		return nil, fmt.Errorf("field %s: %s: %w", f.Name, part, err)
-	}
-	return out, nil
+	return numbersIn[T](m.Data, littleEnd), nil
 }
 
 // offsets reads where rows begin and end, and checks that they cut so many elements.

@@ -155,6 +155,7 @@ func ReadMsgpack(text []byte) (value any, rest []byte, err error) {
 type decoder struct {
 	text []byte
 	err  error
+	rows *rowMemory // nil: every value has memory of its own
 }
 
 // take cuts n bytes off; none after an error.
@@ -193,7 +194,7 @@ func (d *decoder) value(depth int) any {
 	case code < 0xa0:
 		return d.list(uint64(code&15), depth)
 	case code < 0xc0:
-		return string(d.take(uint64(code & 31)))
+		return d.string(d.take(uint64(code & 31)))
 	case code >= 0xe0:
 		return int64(int8(code))
 	}
@@ -223,7 +224,7 @@ func (d *decoder) value(depth int) any {
 	case 0xd3:
 		return int64(d.number(8))
 	case 0xd9, 0xda, 0xdb:
-		return string(d.take(d.number(1 << (code - 0xd9))))
+		return d.string(d.take(d.number(1 << (code - 0xd9))))
 	case 0xdc, 0xdd:
 		return d.list(d.number(2<<(code-0xdc)), depth)
 	case 0xde, 0xdf:
@@ -234,18 +235,26 @@ func (d *decoder) value(depth int) any {
 }
 
 func (d *decoder) list(n uint64, depth int) any {
-	out := make([]any, 0, min(n, uint64(len(d.text)))) // every value takes a byte at least
-	for ; n > 0 && d.err == nil; n-- {
-		out = append(out, d.value(depth+1))
+	if n > uint64(len(d.text)) { // every value takes a byte at least
+		d.take(n)
+		return nil
+	}
+	out := d.newList(int(n))
+	for i := 0; i < len(out) && d.err == nil; i++ {
+		out[i] = d.value(depth + 1)
 	}
 	return out
 }
 
 func (d *decoder) pairs(n uint64, depth int) any {
-	out := make(Map, 0, min(n, uint64(len(d.text))/2))
-	for ; n > 0 && d.err == nil; n-- {
-		key := d.value(depth + 1)
-		out = append(out, Pair{key, d.value(depth + 1)})
+	if n > uint64(len(d.text))/2 {
+		d.take(2 * n)
+		return nil
+	}
+	out := d.newMap(int(n))
+	for i := 0; i < len(out) && d.err == nil; i++ {
+		out[i].Key = d.key(depth + 1)
+		out[i].Value = d.value(depth + 1)
 	}
 	return out
 }

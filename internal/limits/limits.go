@@ -1417,4 +1417,11 @@ const (
 	BenchSamples = 32_768
 	// BenchKeys bounds the objects of one master: the original needs a kilobyte for each.
 	BenchKeys = 100_000_000
+// Data from hand to hand.
+const (
+	// RowSlab is how many items of lists and maps are taken from the memory at once when the values of a column are read: as
+	// much as a kept value can keep alive besides itself, 16 KiB.
+	RowSlab = 512
+	// RowKeys bounds the keys of maps that are remembered while a column is read: more than its rows have in common.
+	RowKeys = 256
 )
