@@ -56,29 +56,36 @@ func (d *Daemon) findSums(ctx context.Context, s *stream, requests <-chan *moonc
 
 var errSumsBusy = errors.New("sums are asked for one request at a time")
 
-// sumsOf finds the sums of ranges of the arena. Somebody may be writing there: the master knows what it asked for.
+// sumsOf finds the sums of ranges of our memory. Somebody may be writing there: the master knows what it asked for.
 func (d *Daemon) sumsOf(ctx context.Context, ranges []*mooncakev1.SumRange) ([]uint32, error) {
-	total, arena := uint64(0), d.arena.Bytes()
 	if len(ranges) > limits.SumRanges {
 		return nil, fmt.Errorf("%d ranges, at most %d are allowed", len(ranges), limits.SumRanges)
 	}
+	total := uint64(0)
 	for _, r := range ranges {
-		at, size := r.GetAddress()-d.state.Base, r.GetSize()
-		if r.GetAddress() < d.state.Base || at > uint64(len(arena)) || size > uint64(len(arena))-at || size > limits.SumPieceBytes-total {
-			return nil, fmt.Errorf("the range %#x + %d is not within the segment, or is more than %d bytes with those before it", r.GetAddress(), size, limits.SumPieceBytes)
+		if r.GetSize() > limits.SumPieceBytes-total {
+			return nil, fmt.Errorf("the range %#x + %d is more than %d bytes with those before it", r.GetAddress(), r.GetSize(), limits.SumPieceBytes)
 		}
-		total += size
+		total += r.GetSize()
 	}
 	sums := make([]uint32, len(ranges))
 	for i, r := range ranges {
-		at := r.GetAddress() - d.state.Base
-		sum, err := d.sumBytes(ctx, arena[at:at+r.GetSize()], r.GetBefore())
+		sum, err := d.sumOf(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		sums[i] = sum
 	}
 	return sums, nil
+}
+
+func (d *Daemon) sumOf(ctx context.Context, r *mooncakev1.SumRange) (uint32, error) {
+	bytes, done := d.held(r.GetAddress(), r.GetSize())
+	if bytes == nil {
+		return 0, fmt.Errorf("the range %#x + %d is not within the segment", r.GetAddress(), r.GetSize())
+	}
+	defer done()
+	return d.sumBytes(ctx, bytes, r.GetBefore())
 }
 
 // sumBytes goes through bytes in slices. While peers are served it rests as long as it works: it takes half a processor from
@@ -128,11 +135,12 @@ func (d *Daemon) verify(ctx context.Context, t *transfer, source *wire.ReplicaDe
 	if err != nil {
 		return err
 	}
-	bytes, err := d.ownBytes(from)
+	bytes, done, err := d.ownBytes(from)
 	if err != nil {
 		return err
 	}
 	own, err := d.sumBytes(ctx, bytes, 0)
+	done()
 	if err != nil {
 		return err
 	}

@@ -1322,6 +1322,8 @@ const (
 	// LogLingerMaxUs bounds how long a record for etcd waits for others in all: where transactions are slow, half of one would be
 	// longer than anybody waits for company.
 	LogLingerMaxUs = 5000
+)
+
 // Sums of objects: CRC32C that daemons find and the catalog keeps.
 const (
 	// SumQueue bounds the keys that were completed and wait to be asked about; beyond, walks through the catalog find them.
@@ -1349,6 +1351,8 @@ const (
 	ScrubRestMs = 10_000
 	// ReportWrongCopies bounds the copies of one report.
 	ReportWrongCopies = 64
+)
+
 // The memory of a segment daemon, and how it grows and shrinks.
 const (
 	// SegmentExtents bounds the regions of a segment: each is looked at for every request, and growing by half ten times makes
@@ -1370,6 +1374,8 @@ const (
 	SegmentSocketPathBytes = 107
 	// SegmentOrderBytes bounds the body of a request on the admin socket.
 	SegmentOrderBytes = 4096
+)
+
 // Surplus copies, hosts that come and go, and copies on demand that are not needed any more.
 const (
 	// HealLookMs is how long after the beginning of a look through all objects the next one begins at the earliest: where segments
@@ -1394,6 +1400,8 @@ const (
 	HeatColdWindows = 3
 	// HeatGrown bounds the objects with copies on demand: no more are made than can be taken away again.
 	HeatGrown = 65_536
+)
+
 // The yardsticks of folder bench.
 const (
 	// BenchAnswerMs is how long a master may take for one answer, or to take a connection: the original removed three million
@@ -1417,6 +1425,8 @@ const (
 	BenchSamples = 32_768
 	// BenchKeys bounds the objects of one master: the original needs a kilobyte for each.
 	BenchKeys = 100_000_000
+)
+
 // Data from hand to hand.
 const (
 	// RowSlab is how many items of lists and maps are taken from the memory at once when the values of a column are read: as
