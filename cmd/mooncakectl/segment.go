@@ -79,17 +79,25 @@ type hostDaemon struct {
 	http   http.Client
 }
 
+// socketDirs are where daemons have their sockets: beside the arena, and where the unit for systemd has the state.
+var socketDirs = []string{"/dev/shm", "/var/lib/mooncake-segment"}
+
 // daemonHere finds the daemon: the one whose socket is given, or the only one there is.
 func (e *env) daemonHere(socket string) (*hostDaemon, error) {
 	if socket == "" {
-		pattern := filepath.Join(e.hostRoot, "dev/shm", "mooncake-segment_*.sock")
-		found, err := filepath.Glob(pattern)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(found) == 0:
-			return nil, fmt.Errorf("no segment daemon has its socket at %s: name it with --socket", pattern)
-		case len(found) > 1:
+		var found []string
+		for _, dir := range socketDirs {
+			here, err := filepath.Glob(filepath.Join(e.hostRoot, dir, "mooncake-segment_*.sock"))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, here...)
+		}
+		switch len(found) {
+		case 0:
+			return nil, fmt.Errorf("no segment daemon has its socket in %s: name it with --socket", strings.Join(socketDirs, " or "))
+		case 1:
+		default:
 			return nil, fmt.Errorf("several segment daemons run here, name one with --socket: %s", strings.Join(found, ", "))
 		}
 		socket = found[0]
@@ -128,7 +136,7 @@ func (d *hostDaemon) ask(ctx context.Context, method, page string, body []byte) 
 func (e *env) segment() *cobra.Command {
 	socket := ""
 	cmd := &cobra.Command{Use: "segment", Short: "the segment daemon of this host: its memory, and how to change it"}
-	cmd.PersistentFlags().StringVar(&socket, "socket", "", "admin socket of the daemon (its --admin_socket); not given: the only one in /dev/shm")
+	cmd.PersistentFlags().StringVar(&socket, "socket", "", "admin socket of the daemon (its --admin_socket); not given: the only one in "+strings.Join(socketDirs, " or "))
 	cmd.AddCommand(&cobra.Command{
 		Use: "show", Short: "regions, what of them is in memory, and what the host has left", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

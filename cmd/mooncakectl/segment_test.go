@@ -103,7 +103,7 @@ func TestSegmentRefusals(t *testing.T) {
 		root, want string
 		args       []string
 	}{
-		{none, "no segment daemon has its socket at", []string{"show"}},
+		{none, "no segment daemon has its socket in", []string{"show"}},
 		{two, "several segment daemons run here", []string{"show"}},
 		{none, "does not answer", []string{"show", "--socket=" + filepath.Join(none, "x")}},
 		{one, "SIZE", []string{"resize", "lots"}},
