@@ -192,6 +192,12 @@ func TestDaemonOutlivesItsMaster(t *testing.T) {
 	m := newFakeMaster(t)
 	d := run(t, daemonConfig(t, m))
 	m.wait(t, "ReMountSegment")
+	// A remount whose answer comes after the master's end would count as its return.
+	for deadline := time.Now().Add(patience); d.log.FilterMessage("segment remounted").Len() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("not remounted")
+		}
+	}
 	m.restart(t, func() {
 		m.forget()
 		deadline := time.Now().Add(patience)

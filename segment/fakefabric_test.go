@@ -24,7 +24,7 @@ type fakeFabric struct {
 	mu       sync.Mutex
 	rails    []railStats
 	first    uint32 // the first key given
-	region   *fakeRegion
+	regions  []*fakeRegion
 	peers    map[string][]uint32
 	self     string
 	running  bool
@@ -92,8 +92,11 @@ func (f *fakeFabric) register(_ context.Context, mem []byte, base uint64, progre
 		progress(done*total/100, total)
 	}
 	progress(total, total)
-	f.region = &fakeRegion{f: f, mem: mem, base: base}
-	return f.region, nil
+	r := &fakeRegion{f: f, mem: mem, base: base}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.regions = append(f.regions, r)
+	return r, nil
 }
 
 func (r *fakeRegion) publish() ([]descriptor.Device, []descriptor.Buffer) {
@@ -170,8 +173,25 @@ func (f *fakeFabric) write(ctx context.Context, to rdma.Target, addr uint64, dat
 	if holder == nil {
 		return errors.New("remote access error")
 	}
-	copy(holder.region.mem[addr-holder.region.base:], data)
-	return nil
+	return holder.store(addr, data)
+}
+
+// store is what a device does with a peer's write.
+func (f *fakeFabric) store(addr uint64, data []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.regions {
+		if !r.closed && addr >= r.base && addr-r.base < uint64(len(r.mem)) {
+			copy(r.mem[addr-r.base:], data)
+			return nil
+		}
+	}
+	return errors.New("remote access error")
+}
+
+// held tells whether any memory is still registered. The lock is held.
+func (f *fakeFabric) held() bool {
+	return slices.ContainsFunc(f.regions, func(r *fakeRegion) bool { return !r.closed })
 }
 
 func (f *fakeFabric) stats() (s fabricStats) {
@@ -187,8 +207,8 @@ func (f *fakeFabric) stats() (s fabricStats) {
 func (f *fakeFabric) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.running || (f.region != nil && !f.region.closed) {
-		return fmt.Errorf("closed %v, running %v, region %+v", f.closed, f.running, f.region)
+	if f.closed || f.running || f.held() {
+		return fmt.Errorf("closed %v, running %v, regions %+v", f.closed, f.running, f.regions)
 	}
 	f.closed = true
 	return nil

@@ -181,7 +181,7 @@ func TestRDMADaemonComesBackAsTheSame(t *testing.T) {
 	}
 	copy(first.arena.Bytes(), "kept")
 	first.end(t, ErrStay)
-	if f := n.last(); !f.closed || !f.region.closed {
+	if f := n.last(); !f.closed || len(f.regions) == 0 || f.held() {
 		t.Error("devices or memory are still held")
 	}
 	second := run(t, c)
@@ -422,5 +422,37 @@ func TestSeriesOfPeersAreBounded(t *testing.T) {
 func TestLabelsAreEscaped(t *testing.T) {
 	if got := labelText("peer", "a\"b\\c\nd\xff"); got != `peer="a\"b\\c\nd?"` {
 		t.Error(got)
+	}
+}
+
+// TestGrowsOnRails registers a further region with the devices before anybody hears of it, describes both, and gives it back when
+// it goes.
+func TestGrowsOnRails(t *testing.T) {
+	m, n := newFakeMaster(t), &fakeNetwork{}
+	c := withRDMA(t, daemonConfig(t, m), n, "rxe0", "rxe1")
+	c.DeviceNames = "rxe0,rxe1"
+	d := grown(t, m, c)
+	x := d.all()[1]
+	s, err := asker("rdma").Fetch(t.Context(), d.state.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range d.all() {
+		if b := s.Remote(at.state.Base, at.state.Size); b == nil || len(b.RKey) != 2 || b.Name != d.rails.location {
+			t.Errorf("the range at %#x is not open: %s", at.state.Base, s.Encode())
+		}
+	}
+	m.lock(func() { m.drains = []string{`{"left":0}`} })
+	if p := d.resizeTo(t, resizeOrder{c.SegmentBytes, time.Minute}); p.State != resizeDone {
+		t.Fatalf("%+v", p)
+	}
+	if s, err = asker("rdma").Fetch(t.Context(), d.state.Endpoint); err != nil || s.Remote(x.state.Base, 1) != nil || len(s.Buffers) != 1 {
+		t.Errorf("the range is still described: %s, %v", s.Encode(), err)
+	}
+	f := n.last()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.regions) != 2 || f.regions[0].closed || !f.regions[1].closed {
+		t.Errorf("registered are %+v", f.regions)
 	}
 }

@@ -98,9 +98,11 @@ func TestGolden(t *testing.T) {
 
 // elsewhere are the sub-commands whose output is no table and no JSON, or that a test of their own looks at.
 var elsewhere = map[string]string{
-	"mooncakectl objects get":   "TestGet: it prints the bytes of an object",
-	"mooncakectl man":           "TestMan: it writes files",
-	"mooncakectl snapshot save": "TestSnapshotSaved: it makes a file, whose name it prints",
+	"mooncakectl objects get":    "TestGet: it prints the bytes of an object",
+	"mooncakectl segment show":   "TestSegment: it asks a daemon of the host",
+	"mooncakectl segment resize": "TestSegment: it asks a daemon of the host",
+	"mooncakectl man":            "TestMan: it writes files",
+	"mooncakectl snapshot save":  "TestSnapshotSaved: it makes a file, whose name it prints",
 }
 
 // TestGoldenEvery goes through all sub-commands there are: none is without a golden file.

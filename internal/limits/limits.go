@@ -1372,6 +1372,8 @@ const (
 	SegmentTransferMs = 5000
 	// SegmentSocketPathBytes bounds the path of a socket in the file system, which the kernel does.
 	SegmentSocketPathBytes = 107
+	// SegmentPageBytes bounds what mooncakectl reads of a daemon's answer, which has some 20 lines.
+	SegmentPageBytes = 1 << 20
 	// SegmentOrderBytes bounds the body of a request on the admin socket.
 	SegmentOrderBytes = 4096
 )
