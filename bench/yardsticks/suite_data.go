@@ -26,8 +26,9 @@ const (
 const (
 	rawServeCommand = "raw-serve"
 	mountLimit      = 30 * time.Second
-	// keptShare is how much of the memory objects may take while they are moved, in percent.
-	keptShare = 60
+	// keptShare is how much of the memory objects may take while they are moved, in percent. Our master keeps ranges that
+	// readers were given out of use for ten seconds after their removal: those of several phases must fit beside each other.
+	keptShare = 12
 	// divided is the size from which on bare connections and the client in Go divide an object.
 	divided = 8 << 20
 )
