@@ -22,7 +22,7 @@ func TestRaw(t *testing.T) {
 	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- ServeRaw(serving, ln, serverBytes) }()
+	go func() { ended <- ServeRaw(serving, ln, serverBytes, func() {}) }()
 	for _, what := range []string{"put", "get"} {
 		for _, streams := range []int{1, 3} {
 			r := RawClients{Address: ln.Addr().String(), Clients: 2, Streams: streams, Bytes: serverBytes}

@@ -3,7 +3,6 @@ package data
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,35 +11,10 @@ import (
 	"mooncake/client"
 )
 
-// MoveGo runs a phase with several clients in Go, inside this process.
-func MoveGo(ctx context.Context, clients []*client.Client, p Phase) ([]Moved, error) {
-	out := make([]Moved, len(clients))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, c := range clients {
-		group.Go(func() (err error) {
-			g := goMover{c, p, fmt.Sprintf("%s/%d", p.Tag, i), max(1, p.Budget/int64(len(clients))/p.Size), pattern(p.Size)}
-			var times []time.Duration
-			if p.What == "put" {
-				times, err = g.put(ctx)
-			} else {
-				times, err = g.get(ctx)
-			}
-			out[i] = settled(times, p.Size)
-			return err
-		})
-	}
-	return out, group.Wait()
-}
+// GoClients are clients in Go that move at the same time, inside this process.
+type GoClients []*client.Client
 
-func pattern(size int64) []byte {
-	b := make([]byte, size)
-	for i := range b {
-		b[i] = byte(i % 251)
-	}
-	return b
-}
-
-// goMover is one client in Go.
+// goMover is one of them in one phase.
 type goMover struct {
 	*client.Client
 	Phase
@@ -49,58 +23,110 @@ type goMover struct {
 	want  []byte
 }
 
-func (g *goMover) goesOn(times []time.Duration, until time.Time) bool {
-	return len(times) < 3 || time.Now().Before(until)
+// each lets every one of them do something.
+func (g GoClients) each(ctx context.Context, p Phase, do func(ctx context.Context, i int, m *goMover) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	want := make([]byte, p.Size)
+	for i := range want {
+		want[i] = byte(i % 251)
+	}
+	for i, c := range g {
+		group.Go(func() error {
+			return do(ctx, i, &goMover{c, p, fmt.Sprintf("%s/%d", p.Tag, i), max(1, p.Budget/int64(len(g))/p.Size), want})
+		})
+	}
+	return group.Wait()
 }
 
-func (g *goMover) put(ctx context.Context) (times []time.Duration, err error) {
-	until := time.Now().Add(time.Duration(g.Seconds * float64(time.Second)))
-	for number := 0; g.goesOn(times, until); {
+// Fill writes what will be read.
+func (g GoClients) Fill(ctx context.Context, p Phase) error {
+	if p.What != get {
+		return nil
+	}
+	return g.each(ctx, p, func(ctx context.Context, _ int, m *goMover) error {
+		for _, key := range m.keys() {
+			if err := m.Put(ctx, key, m.want, client.PutOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Move runs the phase.
+func (g GoClients) Move(ctx context.Context, p Phase) ([]Moved, error) {
+	out := make([]Moved, len(g))
+	return out, g.each(ctx, p, func(ctx context.Context, i int, m *goMover) (err error) {
+		var times []time.Duration
+		if p.What == put {
+			times, err = m.put(ctx)
+		} else {
+			times, err = m.get(ctx)
+		}
+		out[i] = settled(times, p.Size)
+		return err
+	})
+}
+
+// Clear removes what was read.
+func (g GoClients) Clear(ctx context.Context, p Phase) error {
+	if p.What != get {
+		return nil
+	}
+	return g.each(ctx, p, func(ctx context.Context, _ int, m *goMover) error { return m.remove(ctx, m.keys()) })
+}
+
+// mostKeys is how many objects are read in turn.
+const mostKeys = 64
+
+func (m *goMover) keys() (keys []string) {
+	for n := range min(m.slots, mostKeys) {
+		keys = append(keys, fmt.Sprintf("%s/%d", m.tag, n))
+	}
+	return keys
+}
+
+func (m *goMover) put(ctx context.Context) (times []time.Duration, err error) {
+	until := time.Now().Add(time.Duration(m.Seconds * float64(time.Second)))
+	goesOn := func() bool { return len(times) < 3 || time.Now().Before(until) }
+	for number := 0; goesOn(); {
 		var written []string
-		for int64(len(written)) < g.slots && g.goesOn(times, until) {
-			key := fmt.Sprintf("%s/%d", g.tag, number)
+		for int64(len(written)) < m.slots && goesOn() {
+			key := fmt.Sprintf("%s/%d", m.tag, number)
 			number++
 			began := time.Now()
-			if err := g.Put(ctx, key, g.want, client.PutOptions{}); err != nil {
-				return times, errors.Join(err, g.remove(ctx, written))
+			if err := m.Put(ctx, key, m.want, client.PutOptions{}); err != nil {
+				return times, err
 			}
 			times = append(times, time.Since(began))
 			written = append(written, key)
 		}
-		if err := g.remove(ctx, written); err != nil {
+		if err := m.remove(ctx, written); err != nil {
 			return times, err
 		}
 	}
 	return times, nil
 }
 
-func (g *goMover) get(ctx context.Context) (times []time.Duration, err error) {
-	var keys []string
-	for n := range min(g.slots, 64) {
-		key := fmt.Sprintf("%s/%d", g.tag, n)
-		if err := g.Put(ctx, key, g.want, client.PutOptions{}); err != nil {
-			return nil, errors.Join(err, g.remove(ctx, keys))
-		}
-		keys = append(keys, key)
-	}
-	until := time.Now().Add(time.Duration(g.Seconds * float64(time.Second)))
-	var last []byte
-	for n := 0; g.goesOn(times, until); n++ {
+func (m *goMover) get(ctx context.Context) (times []time.Duration, err error) {
+	until := time.Now().Add(time.Duration(m.Seconds * float64(time.Second)))
+	keys, last := m.keys(), []byte(nil)
+	for n := 0; n < 3 || time.Now().Before(until); n++ {
 		began := time.Now()
-		if last, err = g.Get(ctx, keys[n%len(keys)]); err != nil {
-			break
+		if last, err = m.Get(ctx, keys[n%len(keys)]); err != nil {
+			return times, err
 		}
 		times = append(times, time.Since(began))
 	}
-	if err == nil && !bytes.Equal(last, g.want) {
-		err = fmt.Errorf("%s: something else was read than was written", g.tag)
+	if !bytes.Equal(last, m.want) {
+		err = fmt.Errorf("%s: something else was read than was written", m.tag)
 	}
-	return times, errors.Join(err, g.remove(ctx, keys))
+	return times, err
 }
 
-func (g *goMover) remove(ctx context.Context, keys []string) error {
+func (m *goMover) remove(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		if err := g.Remove(ctx, key, true); err != nil {
+		if err := m.Remove(ctx, key, true); err != nil {
 			return err
 		}
 	}

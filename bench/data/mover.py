@@ -47,44 +47,75 @@ def room(size):
     return STATE["buffer"]
 
 
-def move(r):
-    """Puts or gets objects for a time; the room in the pool bounds how many there are at once."""
-    size, store, times, errors = r["size"], STATE["store"], [], 0
-    buffer = room(size)
-    address, slots = buffer.ctypes.data, max(1, min(512, r["budget"] // size))
-    if r["what"] == "put":
-        used, until, number = time.process_time(), NOW() + r["secs"], 0
-        while NOW() < until or len(times) < 3:
-            written = []
-            while len(written) < slots and (NOW() < until or len(times) < 3):
-                key, number = f"{r['tag']}/{number}", number + 1
-                began = NOW()
-                rc = store.put_from(key, address, size)
-                times.append(NOW() - began)
-                errors += rc != 0
-                written.append(key)
-            store.batch_remove(written, True)
-        used = time.process_time() - used
-    else:
-        keys = [f"{r['tag']}/{n}" for n in range(min(slots, 64))]
-        errors += sum(rc != 0 for rc in store.batch_put_from(keys, [address] * len(keys), [size] * len(keys)))
-        buffer[:size] = 0
-        used, until = time.process_time(), NOW() + r["secs"]
-        while NOW() < until or len(times) < 3:
-            key = keys[len(times) % len(keys)]
+def slots(r):
+    """How many objects may be in the pool at a time."""
+    return max(1, min(512, r["budget"] // r["size"]))
+
+
+def keys(r):
+    return [f"{r['tag']}/{n}" for n in range(min(slots(r), 64))]
+
+
+def fill(r):
+    """Writes what will be read."""
+    names, size = keys(r), r["size"]
+    address = room(size).ctypes.data
+    return sum(rc != 0 for rc in STATE["store"].batch_put_from(names, [address] * len(names), [size] * len(names)))
+
+
+def put(r, times):
+    """Writes objects for a time, and removes them whenever the room is full."""
+    store, errors, number, until = STATE["store"], 0, 0, NOW() + r["secs"]
+    address = room(r["size"]).ctypes.data
+    while NOW() < until or len(times) < 3:
+        written = []
+        while len(written) < slots(r) and (NOW() < until or len(times) < 3):
+            key, number = f"{r['tag']}/{number}", number + 1
             began = NOW()
-            got = store.get_into(key, address, size)
+            rc = store.put_from(key, address, r["size"])
             times.append(NOW() - began)
-            errors += got != size
-        used = time.process_time() - used
-        if not (buffer[:size] == pattern(size)).all():
-            raise RuntimeError(f"{r['tag']}: something else was read than was written")
-        store.batch_remove(keys, True)
+            errors += rc != 0
+            written.append(key)
+        store.batch_remove(written, True)
+    return errors
+
+
+def get(r, times):
+    """Reads objects for a time, and compares the last one."""
+    store, errors, names, size, until = STATE["store"], 0, keys(r), r["size"], NOW() + r["secs"]
+    buffer = room(size)
+    address = buffer.ctypes.data
+    buffer[:size] = 0
+    while NOW() < until or len(times) < 3:
+        key = names[len(times) % len(names)]
+        began = NOW()
+        got = store.get_into(key, address, size)
+        times.append(NOW() - began)
+        errors += got != size
+    return errors
+
+
+def move(r):
+    times, used = [], time.process_time()
+    errors = {"put": put, "get": get}[r["what"]](r, times)
+    used = time.process_time() - used
     times.sort()
     return {
-        "count": len(times), "bytes": size * len(times), "seconds": sum(times), "errors": errors, "cpu": used,
+        "count": len(times), "bytes": r["size"] * len(times), "seconds": sum(times), "errors": errors, "cpu": used,
         "p50": times[len(times) // 2], "p99": times[min(len(times) - 1, len(times) * 99 // 100)],
     }
+
+
+def clear(r):
+    """Compares what was read last with what was written, and removes it all."""
+    buffer, size = room(r["size"]), r["size"]
+    same = bool((buffer[:size] == pattern(size)).all())
+    buffer[:size] = pattern(size)
+    STATE["store"].batch_remove(keys(r), True)
+    return same
+
+
+OPS = {"setup": setup, "fill": fill, "move": move, "clear": clear}
 
 
 def main():
@@ -92,7 +123,7 @@ def main():
     for line in sys.stdin:
         r = json.loads(line)
         try:
-            answer = {"id": r["id"], "ok": True, "value": {"setup": setup, "move": move}[r["op"]](r)}
+            answer = {"id": r["id"], "ok": True, "value": OPS[r["op"]](r)}
         except Exception as e:
             answer = {"id": r["id"], "ok": False, "error": f"{type(e).__name__}: {e}"}
         ANSWERS.write(json.dumps(answer) + "\n")

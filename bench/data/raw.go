@@ -38,12 +38,14 @@ func memory(bytes int64) ([]byte, error) {
 	return m, nil
 }
 
-// ServeRaw lets its memory be read and written over bare connections, one thread for each, until the context ends.
-func ServeRaw(ctx context.Context, ln net.Listener, bytes int64) error {
+// ServeRaw lets its memory be read and written over bare connections, one thread for each, until the context ends. It calls ready when
+// the memory is there.
+func ServeRaw(ctx context.Context, ln net.Listener, bytes int64, ready func()) error {
 	m, err := memory(bytes)
 	if err != nil {
 		return err
 	}
+	ready()
 	defer func() { _ = unix.Munmap(m) }()
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
@@ -139,6 +141,12 @@ type RawClients struct {
 	Bytes   int64 // of the server's memory
 }
 
+// Fill has nothing to do: the memory is there.
+func (RawClients) Fill(context.Context, Phase) error { return nil }
+
+// Clear has nothing to do.
+func (RawClients) Clear(context.Context, Phase) error { return nil }
+
 // Move runs a phase.
 func (r RawClients) Move(ctx context.Context, p Phase) ([]Moved, error) {
 	out := make([]Moved, r.Clients)
@@ -226,7 +234,7 @@ func (r RawClients) loop(streams []*stream, number int, p Phase) (times []time.D
 	span := max(r.Bytes/int64(r.Clients), p.Size)
 	slots := max(1, span/p.Size)
 	op := byte(rawGet)
-	if p.What == "put" {
+	if p.What == put {
 		op = rawPut
 	}
 	until := time.Now().Add(time.Duration(p.Seconds * float64(time.Second)))

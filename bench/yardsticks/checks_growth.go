@@ -19,7 +19,7 @@ func growthChecks() (all []check) {
 		all = append(all, check{"RSS per 40-byte key, bytes", size, absolute("growth", "fill, "+size, "bytes_key"), 250, 190, false})
 	}
 	for _, size := range []string{sizeTenth, sizeMany} {
-		all = append(all, check{"RSS 30 s after RemoveAll, over the start", size, absolute("growth", "30 s after RemoveAll, "+size, "rss_start"), 1.5, 1.2, false})
+		all = append(all, check{"RSS 30 s after RemoveAll, over the start", size, absolute("growth", "after RemoveAll, "+size, "rss_start"), 1.5, 1.2, false})
 	}
 	return append(all,
 		check{"get p99 at many keys over that at few", "get 8", between("growth", "get, "+sizeMany, "get, "+sizeFew, "p99_us"), 2, 1.5, false},

@@ -35,7 +35,8 @@ func TestMeasure(t *testing.T) {
 	var out strings.Builder
 	s := settings{out: &out, progress: t.Output()}
 	path := t.TempDir() + "/result.jsonl"
-	if err := s.parse([]string{"-rounds", "1", "-secs", "0.02", "-keys", "500", "-many", "2000", "-steps", "5", "-samples", "16", "-json", path}); err != nil {
+	short := "-rounds 1 -secs 0.02 -keys 500 -many 2000 -settle 1s -steps 5 -sizes 4kib,64kib,1mib -room 1gib -samples 16 -json " + path
+	if err := s.parse(strings.Fields(short)); err != nil {
 		t.Fatal(err)
 	}
 	s.limit = 10 * time.Minute
@@ -52,7 +53,10 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 	for _, c := range checks() {
-		if v := c.value(r); v != v && !strings.Contains(c.yardstick, "Ray") {
+		if strings.Contains(c.yardstick, "Ray") || strings.Contains(c.of, "16 MiB") || strings.Contains(c.of, "64 MiB") {
+			continue // not measured here
+		}
+		if v := c.value(r); v != v {
 			t.Errorf("%s, %s: not measured", c.yardstick, c.of)
 		}
 	}

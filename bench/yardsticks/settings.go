@@ -23,6 +23,7 @@ type settings struct {
 	phase       time.Duration // of one phase
 	keys        int64         // that the suites of calls begin with
 	many        int64         // the most keys, of suite memory and gaps
+	settle      time.Duration // after which memory is looked at
 	dataSizes   []int64       // of objects that are moved
 	clients     []int         // that move them at a time
 	room        int64         // bytes of a segment whose objects are moved
@@ -58,6 +59,7 @@ func (s *settings) parse(args []string) error {
 	secs := f.Float64("secs", 1, "how long a phase is, in seconds")
 	f.Int64Var(&s.keys, "keys", 100_000, "objects that are there when calls are measured")
 	f.Int64Var(&s.many, "many", 10_000_000, "objects of the largest catalog")
+	f.DurationVar(&s.settle, "settle", 30*time.Second, "how long after RemoveAll memory is looked at")
 	sizes := f.String("sizes", "4kib,64kib,1mib,16mib,64mib", "sizes of the objects that are moved, comma between, in whole KiB")
 	clients := f.String("clients", "1,4", "how many clients move them at a time, comma between")
 	room := f.String("room", "1536mib", "memory of the segment through which they are moved")
@@ -177,6 +179,8 @@ func (s *settings) check(secs float64) error {
 		return fmt.Errorf("-keys=%d is not from 100 to %d", s.keys, limits.BenchKeys)
 	case s.many < 1000 || s.many > limits.BenchKeys:
 		return fmt.Errorf("-many=%d is not from 1000 to %d", s.many, limits.BenchKeys)
+	case s.settle < 0 || s.settle > limits.BenchPhaseMs*time.Millisecond:
+		return fmt.Errorf("-settle=%v is not from 0 to %v", s.settle, limits.BenchPhaseMs*time.Millisecond)
 	case s.steps < 1 || s.steps > limits.BenchSteps:
 		return fmt.Errorf("-steps=%d is not from 1 to %d", s.steps, limits.BenchSteps)
 	case s.rows < 1 || s.rows > limits.BenchSamples:

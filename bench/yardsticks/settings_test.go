@@ -23,6 +23,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-sizes 100", `"100" is no size in whole KiB`},
 		{"-clients 1,0", `-clients=1,0: "0" is no number from 1`},
 		{"-room 1", "-room=1 is no size from"},
+		{"-settle 2m", "-settle=2m0s is not from 0 to 1m0s"},
 		{"-steps 0", "-steps=0 is not from 1"},
 		{"-samples 0", "-samples=0 is not from 1 to 32768"},
 		{"-limit 7h", "-limit=7h0m0s is not above 0"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -127,15 +128,20 @@ func (b *bench) rollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{
-		"run", "./interop/rollouttimes", "-json", "-samples", strconv.Itoa(b.rows), "-rounds", strconv.Itoa(b.rounds), "-binaries", b.rig.Binaries,
+	program := filepath.Join(b.rig.Dir, "rollouttimes")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./interop/rollouttimes")
+	build.Dir = root
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: %s", err, text)
 	}
+	args := []string{"-json", "-samples", strconv.Itoa(b.rows), "-rounds", strconv.Itoa(b.rounds), "-binaries", b.rig.Binaries}
 	if b.rayPython != "" {
 		args = append(args, "-ray-python", b.rayPython)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stderr = root, b.progress
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops what it has started
+	cmd.WaitDelay = stopGrace
 	text, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("interop/rollouttimes: %w", err)

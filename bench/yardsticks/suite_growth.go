@@ -40,7 +40,7 @@ func (b *bench) sizes(who string) map[string]int64 {
 }
 
 // suiteGrowth has catalogs of three sizes side by side: memory for each key, the cost of calls, what a collection of garbage
-// holds up, RemoveAll, and what memory is given back.
+// holds up, RemoveAll, and what memory is given back within -settle.
 func suiteGrowth(ctx context.Context, b *bench) (err error) {
 	var all []*catalogOf
 	defer func() {
@@ -124,9 +124,6 @@ func (b *bench) collect(ctx context.Context, c *catalogOf) error {
 	return nil
 }
 
-// settle is how long memory may take to go back to the system after everything was removed.
-const settle = 30 * time.Second
-
 // removeAll empties all catalogs, those of a tenth once a round, and looks at their memory a while later.
 func (b *bench) removeAll(ctx context.Context, all []*catalogOf) error {
 	for round := range b.rounds {
@@ -146,7 +143,7 @@ func (b *bench) removeAll(ctx context.Context, all []*catalogOf) error {
 			b.note("RemoveAll, "+c.size, c.name, round, watched(o, took, o.Operations))
 		}
 	}
-	if err := pauseFor(ctx, min(settle, 30*b.phase)); err != nil {
+	if err := pauseFor(ctx, b.settle); err != nil {
 		return err
 	}
 	for _, c := range all {
@@ -154,7 +151,7 @@ func (b *bench) removeAll(ctx context.Context, all []*catalogOf) error {
 		if err != nil {
 			return err
 		}
-		b.note("30 s after RemoveAll, "+c.size, c.name, 0, map[string]float64{
+		b.note("after RemoveAll, "+c.size, c.name, 0, map[string]float64{
 			"rss_mb": float64(r.RSSBytes) / 1e6, "rss_start": float64(r.RSSBytes) / float64(c.empty),
 		})
 	}

@@ -23,7 +23,7 @@ type pool struct {
 
 const poolSegments = 4
 
-// suiteFull puts more than there is room for, and beside it as many with room.
+// suiteFull puts more than there is room for, and beside it some with room.
 func suiteFull(ctx context.Context, b *bench) error {
 	for round := range min(b.rounds, 3) {
 		for _, p := range b.pools() {
@@ -37,7 +37,7 @@ func suiteFull(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// overflow writes through a pool, and the same number of objects into one with room for all.
+// overflow writes through a pool, after -many/100 objects at most went into one with room for all.
 func (b *bench) overflow(ctx context.Context, who contestant, p pool, round int) (err error) {
 	const valueBytes = 4096
 	full, err := b.sit(ctx, who, interop.MasterOptions{}, calls.Config{
@@ -53,7 +53,9 @@ func (b *bench) overflow(ctx context.Context, who contestant, p pool, round int)
 	}
 	defer func() { err = errors.Join(err, roomy.leave()) }()
 	load := calls.Load{Kind: calls.Put, Connections: growthConns, Operations: p.objects * p.times, Probe: true}
-	free, err := roomy.Run(ctx, load)
+	with := load
+	with.Operations = min(load.Operations, max(1, b.many/100))
+	free, err := roomy.Run(ctx, with)
 	if err != nil {
 		return err
 	}
