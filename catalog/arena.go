@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"mooncake/internal/limits"
@@ -52,7 +53,7 @@ type arena struct {
 	room  [kinds][]uint32  // by class: first span with a free slot
 	spare []unsafe.Pointer // empty spans kept back
 	ids   []uint32         // numbers of spans that were given back
-	held  int              // bytes of all spans mapped now
+	held  atomic.Int64     // bytes of all spans mapped now
 }
 
 // slotBytes lists the size of each class.
@@ -154,14 +155,14 @@ func (a *arena) open(k kind, class uint8) uint32 {
 	} else if base = mapSpan(); base == nil {
 		return 0
 	} else {
-		a.held += spanBytes
+		a.held.Add(spanBytes)
 	}
 	id := uint32(len(a.spans))
 	if n := len(a.ids); n > 0 {
 		id, a.ids = a.ids[n-1], a.ids[:n-1]
 	} else if id == spansMax {
 		unmapSpan(base)
-		a.held -= spanBytes
+		a.held.Add(-spanBytes)
 		return 0
 	} else {
 		a.spans = append(a.spans, span{})
@@ -187,7 +188,19 @@ func (a *arena) close(id uint32) {
 		return
 	}
 	unmapSpan(base)
-	a.held -= spanBytes
+	a.held.Add(-spanBytes)
+}
+
+// shrink gives a spare span back to the system, and tells whether there are more.
+func (a *arena) shrink() (more bool) {
+	last := len(a.spare) - 1
+	if last < 0 {
+		return false
+	}
+	unmapSpan(a.spare[last])
+	a.spare = a.spare[:last]
+	a.held.Add(-spanBytes)
+	return last > 0
 }
 
 func (a *arena) link(id uint32) {
@@ -224,5 +237,6 @@ func (a *arena) freeAll() {
 	for _, base := range a.spare {
 		unmapSpan(base)
 	}
-	a.spare, a.held = nil, 0
+	a.spare = nil
+	a.held.Store(0)
 }

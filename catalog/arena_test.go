@@ -72,8 +72,13 @@ func TestArena(t *testing.T) {
 		for _, s := range live {
 			a.release(s.n)
 		}
-		if a.held != spanBytes*len(a.spare) || len(a.spare) > limits.CatalogSpareSpans {
-			t.Fatalf("%d bytes are held, %d spans spare", a.held, len(a.spare))
+		if a.held.Load() != int64(spanBytes*len(a.spare)) || len(a.spare) > limits.CatalogSpareSpans {
+			t.Fatalf("%d bytes are held, %d spans spare", a.held.Load(), len(a.spare))
+		}
+		for a.shrink() {
+		}
+		if a.held.Load() != 0 || len(a.spare) != 0 {
+			t.Fatalf("%d bytes are held, %d spans spare after all were given back", a.held.Load(), len(a.spare))
 		}
 	})
 }

@@ -140,6 +140,9 @@ func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, handed Time) {
 	ch.Key, ch.Cause, ch.Until, ch.HandedOut, ch.Replicas = key, cause, until, handed, replicas
 }
 
+// Shrink gives the spans that are kept back for the next objects to the system, a few at a time.
+func (c *Catalog) Shrink() { c.inSlices(c.s.arena.shrink) }
+
 // KeyCount is Stats().Keys alone, for who asks often.
 func (c *Catalog) KeyCount() uint64 {
 	c.mu.Lock()
@@ -156,7 +159,7 @@ func (c *Catalog) Stats() Stats {
 	st.SoftPinnedKeys, st.Groups = uint64(len(c.s.pins)), c.s.units
 	st.Bundles.Bundles = c.s.bundleCount
 	c.diskStats(&st)
-	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held), c.s.lostKeys
+	st.ArenaBytes, st.LostKeys = uint64(c.s.arena.held.Load()), c.s.lostKeys
 	st.CorruptBytes, st.CorruptRanges = c.s.heldBack.corruptBytes(), uint64(len(c.s.heldBack.corrupt))
 	for _, seg := range c.s.segments.mounted {
 		if seg.at() == StageLost {

@@ -1,6 +1,10 @@
 package catalog
 
-import "mooncake/internal/limits"
+import (
+	"slices"
+
+	"mooncake/internal/limits"
+)
 
 // A place is a range taken for one replica of a new object.
 type place struct {
@@ -250,28 +254,46 @@ func (c *Catalog) hostOf(w *write) string {
 // random and trying all before giving up keeps more large holes than equal filling does. Small ones take the emptier of
 // two, which evens the load out and yet gives a fresh segment at most twice its share.
 func (c *Catalog) draw(size uint64) int {
-	var total uint64
 	mounted := c.s.segments.mounted
-	for _, seg := range mounted {
-		if c.placer.uses(seg) {
-			total += seg.info.Size
-		}
-	}
-	if len(mounted) < 2 || total == 0 {
+	if len(mounted) < 2 {
 		return 0
 	}
-	first := c.drawOne(total)
+	first := c.drawOne()
 	if size >= limits.AllocLargeBytes {
 		return first
 	}
-	second := c.drawOne(total)
+	second := c.drawOne()
 	if freeShare(mounted[second]) > freeShare(mounted[first]) {
 		return second
 	}
 	return first
 }
 
-func (c *Catalog) drawOne(total uint64) int {
+// drawOne draws from all segments until it meets one that is used, which is the same as drawing from those alone and does
+// not look at every segment for every put. Where hardly any is used it goes through them.
+func (c *Catalog) drawOne() int {
+	upTo := c.s.segments.weigh()
+	for range limits.SegmentDraws {
+		at := c.dice.Uint64N(upTo[len(upTo)-1])
+		i, _ := slices.BinarySearch(upTo, at+1)
+		if c.placer.uses(c.s.segments.mounted[i]) {
+			return i
+		}
+	}
+	return c.drawUsed()
+}
+
+// drawUsed draws from the segments that are used.
+func (c *Catalog) drawUsed() int {
+	var total uint64
+	for _, seg := range c.s.segments.mounted {
+		if c.placer.uses(seg) {
+			total += seg.info.Size
+		}
+	}
+	if total == 0 {
+		return 0
+	}
 	at := c.dice.Uint64N(total)
 	for i, seg := range c.s.segments.mounted {
 		if !c.placer.uses(seg) {

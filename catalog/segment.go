@@ -63,6 +63,7 @@ type segmentTable struct {
 	byOwner map[UUID][]*segment
 	byPlace map[string][]*segment // by endpoint
 	mounted []*segment            // in the order of mounts
+	upTo    []uint64              // sizes of mounted, each added to those before it; nil: to be added up
 	dying   []*segment            // unmounted, with replicas still to be tidied
 	stale   staleLists
 	numbers []uint32 // free places of list
@@ -108,7 +109,20 @@ func (t *segmentTable) mount(info *SegmentInfo) {
 	if info.Endpoint != "" {
 		t.byPlace[info.Endpoint] = append(t.byPlace[info.Endpoint], seg)
 	}
-	t.mounted = append(t.mounted, seg)
+	t.mounted, t.upTo = append(t.mounted, seg), nil
+}
+
+// weigh adds up the sizes of all mounted segments, unless it is done.
+func (t *segmentTable) weigh() []uint64 {
+	if t.upTo == nil {
+		total := uint64(0)
+		t.upTo = make([]uint64, len(t.mounted))
+		for i, seg := range t.mounted {
+			total += seg.info.Size
+			t.upTo[i] = total
+		}
+	}
+	return t.upTo
 }
 
 // at gives the stage of the segment's client.
@@ -147,7 +161,7 @@ func (t *segmentTable) settle() {
 	if !t.stale.any {
 		return
 	}
-	t.mounted = living(t.mounted)
+	t.mounted, t.upTo = living(t.mounted), nil
 	for name := range t.stale.names {
 		keepLiving(t.byName, name)
 	}

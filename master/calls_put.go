@@ -1,6 +1,8 @@
 package master
 
 import (
+	"slices"
+
 	"mooncake/catalog"
 	"mooncake/internal/limits"
 	"mooncake/wire"
@@ -15,12 +17,14 @@ type (
 
 func (s *Service) registerPuts() {
 	c := s.cat
-	register(s, &wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply) {
-		s.start(p, c.PutStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
+	registerLean(s, &wire.PutStart, func(p *peerConn, q *wire.PutStartRequest, r *wire.PutStartReply, b *bag) {
+		*r = wire.PutStartReply{}
+		s.start(p, b, c.PutStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0)
 	})
-	register(s, &wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply) {
-		s.start(p, c.UpsertStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
+	registerLean(s, &wire.UpsertStart, func(p *peerConn, q *wire.UpsertStartRequest, r *wire.UpsertStartReply, b *bag) {
+		*r = wire.UpsertStartReply{}
+		s.start(p, b, c.UpsertStart, q.ClientID, q.Key, q.Size, q.TenantID, &q.Config, r)
 		s.calls.Count(wire.PutStart.ID.Name(), r.Err != 0) // the original counts upserts as puts
 	})
 	register(s, &wire.PutEnd, func(p *peerConn, q *wire.PutEndRequest, r *wire.PutEndReply) {
@@ -48,19 +52,19 @@ func (s *Service) registerPuts() {
 
 func (s *Service) registerPutBatches() {
 	c := s.cat
-	register(s, &wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply) {
-		*r = s.startBatch(p, c.PutStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
+	registerLean(s, &wire.BatchPutStart, func(p *peerConn, q *wire.BatchPutStartRequest, r *wire.BatchPutStartReply, b *bag) {
+		*r = s.startBatch(p, *r, b, c.PutStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
 	})
-	register(s, &wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply) {
-		*r = s.startBatch(p, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
+	registerLean(s, &wire.BatchUpsertStart, func(p *peerConn, q *wire.BatchUpsertStartRequest, r *wire.BatchUpsertStartReply, b *bag) {
+		*r = s.startBatch(p, *r, b, c.UpsertStart, q.ClientID, q.Keys, q.Sizes, q.TenantID, &q.Config)
 	})
-	register(s, &wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply) {
+	registerLean(s, &wire.BatchPutEnd, func(p *peerConn, q *wire.BatchPutEndRequest, r *wire.BatchPutEndReply, b *bag) {
 		s.families.bind(p, q.ClientID)
-		*r = s.endBatch(c.PutEnd, q.ClientID, q.Objects, q.ReplicaType, q.TenantID)
+		*r = s.endBatch(*r, b, c.PutEnd, q.ClientID, q.Objects, q.ReplicaType, q.TenantID)
 	})
-	register(s, &wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply) {
+	registerLean(s, &wire.BatchUpsertEnd, func(p *peerConn, q *wire.BatchUpsertEndRequest, r *wire.BatchUpsertEndReply, b *bag) {
 		s.families.bind(p, q.ClientID)
-		*r = s.endBatch(c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll, q.TenantID)
+		*r = s.endBatch(*r, b, c.UpsertEnd, q.ClientID, q.Objects, wire.ReplicaTypeAll, q.TenantID)
 	})
 	register(s, &wire.BatchPutRevoke, func(p *peerConn, q *wire.BatchPutRevokeRequest, r *wire.BatchPutRevokeReply) {
 		s.families.bind(p, q.ClientID)
@@ -73,10 +77,11 @@ func (s *Service) registerPutBatches() {
 }
 
 // start runs one PutStart or UpsertStart.
-func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string, size uint64, tenant string, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
+func (s *Service) start(p *peerConn, b *bag, fn startFunc, client wire.UUID, key string, size uint64, tenant string, cfg *wire.ReplicateConfig, r *wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode]) {
 	s.families.bind(p, client)
 	group, ok := groupOf(cfg, 0, 1)
-	key, o, code := s.putOptions(key, size, tenant, cfg, group)
+	key, options, code := s.putOptions(key, size, tenant, cfg, group)
+	b.options = options
 	switch {
 	case code != 0:
 		r.Err = code
@@ -85,22 +90,22 @@ func (s *Service) start(p *peerConn, fn startFunc, client wire.UUID, key string,
 		r.Err = wire.ErrInvalidParams
 		return
 	}
-	var buf [4]catalog.Replica
-	replicas, err := fn(s.clock.Now(), clientID(client), key, size, &o, buf[:0])
+	replicas, err := fn(s.clock.Now(), clientID(client), key, size, &b.options, b.found[:0])
 	if err != nil {
 		p.refused()
 		r.Err = codeOf(err)
 		return
 	}
-	p.begun(o.After)
+	p.begun(b.options.After)
 	s.calls.ObserveValue(size)
-	r.Value = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	r.Value = s.replicasOut(key, b.open(len(replicas)), replicas)
+	b.close(r.Value)
 }
 
 // startBatch runs the items of a batch one by one: they succeed or fail alone.
-func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys []string, sizes []uint64, tenant string, cfg *wire.ReplicateConfig) []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode] {
+func (s *Service) startBatch(p *peerConn, out []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode], b *bag, fn startFunc, client wire.UUID, keys []string, sizes []uint64, tenant string, cfg *wire.ReplicateConfig) []wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode] {
 	s.families.bind(p, client)
-	out := make([]wire.Exp[[]wire.ReplicaDescriptor, wire.ErrorCode], len(keys))
+	out = again(out, len(keys))
 	_, groups := groupOf(cfg, 0, max(len(keys), 1))
 	if len(keys) != len(sizes) || len(keys) > 0 && !groups {
 		for i := range out {
@@ -110,18 +115,21 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 		return out
 	}
 	failed := 0
-	var buf [4]catalog.Replica
+	list := b.open(len(keys))
 	for i := range keys {
+		s.warm(keys, i)
 		group, _ := groupOf(cfg, i, len(keys))
-		key, o, code := s.putOptions(keys[i], sizes[i], tenant, cfg, group)
-		if code == 0 {
-			replicas, err := fn(s.clock.Now(), clientID(client), key, sizes[i], &o, buf[:0])
+		key, options, code := s.putOptions(keys[i], sizes[i], tenant, cfg, group)
+		if b.options = options; code == 0 {
+			replicas, err := fn(s.clock.Now(), clientID(client), key, sizes[i], &b.options, b.found[:0])
 			if code = codeOf(err); code != 0 {
 				p.refused()
 			} else {
-				p.begun(o.After)
+				p.begun(b.options.After)
 				s.calls.ObserveValue(sizes[i])
-				out[i].Value = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+				at := len(list)
+				list = s.replicasOut(key, slices.Grow(list, len(replicas)), replicas)
+				out[i].Value = list[at:len(list):len(list)]
 				s.sameNode(cfg, replicas)
 			}
 		}
@@ -129,6 +137,7 @@ func (s *Service) startBatch(p *peerConn, fn startFunc, client wire.UUID, keys [
 			failed++
 		}
 	}
+	b.close(list)
 	s.countBatch(wire.BatchPutStart.ID, len(out), failed)
 	return out
 }
@@ -162,10 +171,13 @@ func (s *Service) revoke(fn revokeFunc, client wire.UUID, key string, t wire.Rep
 	return codeOf(fn(s.clock.Now(), clientID(client), key, int32(t)))
 }
 
-func (s *Service) endBatch(fn endFunc, client wire.UUID, objects []wire.ObjectMeta, t wire.ReplicaType, tenant string) []wire.Exp[wire.Void, wire.ErrorCode] {
-	out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(objects))
+func (s *Service) endBatch(out []wire.Exp[wire.Void, wire.ErrorCode], b *bag, fn endFunc, client wire.UUID, objects []wire.ObjectMeta, t wire.ReplicaType, tenant string) []wire.Exp[wire.Void, wire.ErrorCode] {
+	out = again(out, len(objects))
 	failed := 0
 	for i := range objects {
+		if i%limits.CatalogWarmKeys == 0 {
+			s.warm(b.keysOf(objects[i:]), 0)
+		}
 		if out[i].Err = s.end(fn, client, &objects[i], t, tenant); out[i].Err != 0 {
 			failed++
 		}

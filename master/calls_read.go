@@ -1,9 +1,12 @@
 package master
 
 import (
+	"slices"
+
 	"go.uber.org/zap"
 
 	"mooncake/catalog"
+	"mooncake/internal/limits"
 	"mooncake/wire"
 )
 
@@ -12,28 +15,32 @@ func (s *Service) registerReads() {
 		r.Value, r.Err = s.exist(s.clock.Now(), q.TenantID, q.Key)
 		s.calls.Count(wire.ExistKey.ID.Name(), false)
 	})
-	register(s, &wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply) {
-		out := make([]wire.Exp[bool, wire.ErrorCode], len(q.Keys))
+	registerLean(s, &wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply, _ *bag) {
+		out := again(*r, len(q.Keys))
 		now := s.clock.Now()
 		for i, key := range q.Keys {
+			s.warm(q.Keys, i)
 			out[i].Value, out[i].Err = s.exist(now, q.TenantID, key)
 		}
 		*r = out
 		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
 	})
-	register(s, &wire.GetReplicaList, func(p *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply) {
-		s.get(p, s.clock.Now(), q.TenantID, q.Key, r)
+	registerLean(s, &wire.GetReplicaList, func(p *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply, b *bag) {
+		*r = wire.GetReplicaListReply{}
+		b.close(s.get(p, s.clock.Now(), q.TenantID, q.Key, r, b.open(1)))
 		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
 	})
-	register(s, &wire.BatchGetReplicaList, func(p *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply) {
-		out := make([]wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], len(q.Keys))
+	registerLean(s, &wire.BatchGetReplicaList, func(p *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply, b *bag) {
+		out, list := again(*r, len(q.Keys)), b.open(len(q.Keys))
 		now := s.clock.Now()
 		failed := 0
 		for i, key := range q.Keys {
-			if s.get(p, now, q.TenantID, key, &out[i]); out[i].Err != 0 {
+			s.warm(q.Keys, i)
+			if list = s.get(p, now, q.TenantID, key, &out[i], list); out[i].Err != 0 {
 				failed++
 			}
 		}
+		b.close(list)
 		*r = out
 		s.countBatch(wire.BatchGetReplicaList.ID, len(out), failed)
 	})
@@ -49,28 +56,40 @@ func (s *Service) exist(now catalog.Time, tenant, key string) (bool, wire.ErrorC
 	return code == 0 && s.cat.Exist(now, key), code
 }
 
-// get answers the replica list of one key and grants the lease that goes with it.
-func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]) {
+// warm prepares, every so often, for the look-ups of the next keys of a list. Keys of tenants have other names, which is not
+// worth making twice.
+func (s *Service) warm(keys []string, at int) {
+	if at%limits.CatalogWarmKeys == 0 && !s.cfg.MultiTenants {
+		s.cat.Warm(keys[at:])
+	}
+}
+
+// get answers the replica list of one key and grants the lease that goes with it. The replicas go to the end of list, which
+// it returns.
+func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], list []wire.ReplicaDescriptor) []wire.ReplicaDescriptor {
 	plain := key
 	if key, r.Err = s.keyOf(tenant, key); r.Err != 0 {
-		return
+		return list
 	}
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
 	s.calls.CountLookup(err == nil, o.OnDisk, o.Size)
 	if err != nil {
 		r.Err = codeOf(err)
-		return
+		return list
 	}
 	s.heat.read(now, tenant, plain, key, len(replicas))
 	p.readings.note(key, now)
-	r.Value.Replicas = s.replicasOut(key, make([]wire.ReplicaDescriptor, 0, len(replicas)), replicas)
+	at := len(list)
+	list = s.replicasOut(key, slices.Grow(list, len(replicas)), replicas)
+	r.Value.Replicas = list[at:len(list):len(list)]
 	r.Value.LeaseTTLMs = uint64(o.LeaseMs)
 	r.Value.ObjectChecksum = wire.Opt[uint64]{Set: o.HasChecksum, Value: o.Checksum}
 	r.Value.ResolvedTenantID = wire.Opt[string]{Set: true, Value: defaultTenant}
 	if s.cfg.MultiTenants && tenant != "" {
 		r.Value.ResolvedTenantID.Value = tenant
 	}
+	return list
 }
 
 // defaultTenant is the tenant of calls that name none, and of every key as long as tenants are not told apart.

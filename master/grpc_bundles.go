@@ -53,7 +53,7 @@ func (b bundlesServer) Begin(ctx context.Context, q *mooncakev1.BeginRequest) (*
 	err = b.g.decide(ctx, wire.CallBatchPutStart, func(s *Service, p *peerConn) error {
 		failed := failures{text: "nothing was reserved"}
 		var begun []string
-		for i, r := range s.startBatch(p, s.cat.PutStart, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
+		for i, r := range s.startBatch(p, nil, new(bag), s.cat.PutStart, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
 			if r.Err != 0 {
 				failed.add(keys[i], r.Err)
 				continue

@@ -40,7 +40,7 @@ func (o objectsServer) Start(ctx context.Context, q *mooncakev1.StartRequest) (*
 		if q.GetUpsert() {
 			start = s.cat.UpsertStart
 		}
-		for i, r := range s.startBatch(p, start, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
+		for i, r := range s.startBatch(p, nil, new(bag), start, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
 			reply.Results[i] = &mooncakev1.StartResult{Outcome: outcomeOut(r.Err), Placements: placementsOut(r.Value)}
 		}
 		return nil
@@ -72,7 +72,7 @@ func (s *Service) endPlain(end endFunc, client wire.UUID, keys []string, tenant 
 		s.revokeBatch(s.cat.PutRevoke, client, keys, wire.ReplicaTypeDisk, tenant)
 	}
 	out := make([]*mooncakev1.Outcome, len(keys))
-	for i, r := range s.endBatch(end, client, objects, wire.ReplicaTypeMemory, tenant) {
+	for i, r := range s.endBatch(nil, new(bag), end, client, objects, wire.ReplicaTypeMemory, tenant) {
 		out[i] = outcomeOut(r.Err)
 	}
 	return out
@@ -138,7 +138,7 @@ func (o objectsServer) Placements(ctx context.Context, q *mooncakev1.PlacementsR
 // placements looks one object up, as a published client does.
 func (s *Service) placements(p *peerConn, tenant, key string) *mooncakev1.PlacementsResult {
 	var r wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]
-	s.get(p, s.clock.Now(), tenant, key, &r)
+	s.get(p, s.clock.Now(), tenant, key, &r, nil)
 	out := &mooncakev1.PlacementsResult{Outcome: outcomeOut(r.Err)}
 	if r.Err == 0 {
 		out.Placements, out.LeaseMs = placementsOut(r.Value.Replicas), r.Value.LeaseTTLMs

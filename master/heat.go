@@ -3,6 +3,7 @@ package master
 import (
 	"hash/maphash"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +84,9 @@ func (h *heat) read(now catalog.Time, tenant, key, kept string, copies int) {
 		sh.window, sh.reads = at, map[string]uint32{}
 	}
 	n, known := sh.reads[kept]
+	if !known {
+		kept = strings.Clone(kept) // it may be a part of a whole message
+	}
 	if known || len(sh.reads) < limits.HeatKeys/limits.HeatShards {
 		n++
 		sh.reads[kept] = n
@@ -90,7 +94,7 @@ func (h *heat) read(now catalog.Time, tenant, key, kept string, copies int) {
 	sh.mu.Unlock()
 	if n == h.threshold {
 		select {
-		case h.hot <- hotKey{tenant, key, kept}:
+		case h.hot <- hotKey{tenant, strings.Clone(key), strings.Clone(kept)}:
 		default:
 		}
 	}

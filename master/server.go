@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -255,6 +256,10 @@ func newHTTPServer(h http.Handler) *http.Server {
 // sweep lets time pass in the catalog. It may take long, so nothing else waits for it.
 func (s *Server) sweep(ctx context.Context) error {
 	refused, bundles := refusalLog{logger: s.log}, bundleLog{logger: s.log}
+	memory := thrift{giveBack: func() {
+		s.service.cat.Shrink()
+		debug.FreeOSMemory()
+	}}
 	return every(ctx, limits.SweepMs*time.Millisecond, func() {
 		now := s.service.clock.Now()
 		swept := s.service.cat.Sweep(now)
@@ -265,6 +270,7 @@ func (s *Server) sweep(ctx context.Context) error {
 		s.service.verifyLater(swept.Bundles.Published)
 		stats := s.service.cat.Stats()
 		refused.tell(now, &stats)
+		memory.look(now, stats.ArenaBytes)
 		if s.metadata != nil {
 			s.forgetNames(&swept)
 		}

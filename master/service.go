@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mooncake/catalog"
+	"mooncake/internal/limits"
 	"mooncake/metrics"
 	"mooncake/replication"
 	"mooncake/wire"
@@ -155,23 +156,73 @@ func provedBy(set wire.DialectSet) family {
 type turn[Req, Rep any] struct {
 	req Req
 	rep Rep
+	bag bag
+}
+
+// bag is memory that a call works with and that its reply may lie in.
+type bag struct {
+	replicas []wire.ReplicaDescriptor
+	keys     []string
+	options  catalog.PutOptions
+	found    [4]catalog.Replica
+}
+
+// open gives an empty list with room for one replica of each object; close takes it back for the next reply.
+func (b *bag) open(objects int) []wire.ReplicaDescriptor {
+	if cap(b.replicas) < objects {
+		b.replicas = make([]wire.ReplicaDescriptor, 0, objects)
+	}
+	return b.replicas[:0]
+}
+
+func (b *bag) close(list []wire.ReplicaDescriptor) {
+	if b.replicas = list; cap(list) > limits.ReplyKeptItems {
+		b.replicas = nil
+	}
+}
+
+// keysOf lists the keys of the next objects of a call.
+func (b *bag) keysOf(objects []wire.ObjectMeta) []string {
+	b.keys = b.keys[:0]
+	for i := range min(len(objects), limits.CatalogWarmKeys) {
+		b.keys = append(b.keys, objects[i].Key)
+	}
+	return b.keys
+}
+
+// again gives a list of zeros, in the memory of an old one if that has the right size.
+func again[T any](old []T, items int) []T {
+	if cap(old) < items || cap(old) > limits.ReplyKeptItems {
+		return make([]T, items)
+	}
+	old = old[:items]
+	clear(old)
+	return old
 }
 
 // register binds fn to a call. fn fills rep, which comes to it empty, from req; whatever the layout, there is one
 // request and one reply type. Neither may be kept.
 func register[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *peerConn, req *Req, rep *Rep)) {
+	registerLean(s, call, func(p *peerConn, req *Req, rep *Rep, _ *bag) {
+		*rep = *new(Rep)
+		fn(p, req, rep)
+	})
+}
+
+// registerLean is register for a call that is made often, or about many things. Its reply may lie in the bag that fn gets,
+// and comes to it as the last call left it, so that its memory can be used again.
+func registerLean[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p *peerConn, req *Req, rep *Rep, b *bag)) {
 	ambiguous := call.ID.AmbiguousReply()
 	pool := sync.Pool{New: func() any { return new(turn[Req, Rep]) }}
 	outcomes := outcomesOf[Rep]()
 	s.table[call.ID] = func(c *rpc.Conn, p *peerConn, r rpc.Request, set wire.DialectSet, dst []byte) ([]byte, uint8, bool) {
 		x := pool.Get().(*turn[Req, Rep])
-		*x = turn[Req, Rep]{}
 		if err := call.DecodeRequest(r.Body, set.Newest(), &x.req); err != nil {
 			pool.Put(x)
 			return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
 		}
 		began := time.Now()
-		fn(p, &x.req, &x.rep)
+		fn(p, &x.req, &x.rep, &x.bag)
 		s.callLog.took(p, call.ID, began, &x.req)
 		if outcomes != nil && outcomes(&x.rep, nil) {
 			outcomes(&x.rep, func(item int, code string) { s.callLog.refused(p, call.ID, code, &x.req, item) })

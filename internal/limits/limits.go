@@ -1436,4 +1436,30 @@ const (
 	RowSlab = 512
 	// RowKeys bounds the keys of maps that are remembered while a column is read: more than its rows have in common.
 	RowKeys = 256
+// Many keys in one call.
+const (
+	// WireSharedItems is from how many elements of a container on the strings of a message are cut from one copy of it: with
+	// fewer, keeping one of them would keep much more than itself.
+	WireSharedItems = 8
+	// CatalogWarmKeys is how many keys are brought near the processor before they are looked up. Each takes four lines of its
+	// smallest cache, which has 512 to 768.
+	CatalogWarmKeys = 64
+	// ReplyKeptItems is up to how many items the memory of a reply is kept for the next one: ten times what a wheel asks for
+	// at once, some 200 KB.
+	ReplyKeptItems = 1024
+	// SegmentDraws is how often a segment is drawn before all are gone through: if a quarter of them can be used, one look in a
+	// hundred does.
+	SegmentDraws = 16
+	// CatalogWarmBytes is how large a catalog is before that is worth it: what is smaller lies in a cache anyway.
+	CatalogWarmBytes = 4 << 20
+)
+
+// Memory that goes back to the system when objects went.
+const (
+	// ThriftBytes is how much must have become free: less is not worth a round of the garbage collector.
+	ThriftBytes = 16 << 20
+	// ThriftShare is the part of the most ever held that must have become free: a store that breathes keeps its memory.
+	ThriftShare = 4
+	// ThriftRestMs is how long nothing may have been taken or freed before it goes.
+	ThriftRestMs = 5000
 )

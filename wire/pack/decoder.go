@@ -15,6 +15,7 @@ type Decoder struct {
 	items int // container elements so far
 	width uint8
 	cause error
+	text  string // the body once more, as what strings of many elements are cut from; "" while there are few
 }
 
 // NewDecoder opens a body of type t. A wrong head is the decoder's first error.
@@ -120,6 +121,9 @@ func (d *Decoder) Count(minBytes int) int {
 		return 0
 	}
 	d.items += n
+	if n >= limits.WireSharedItems && d.text == "" {
+		d.text = string(d.body)
+	}
 	return n
 }
 
@@ -143,7 +147,9 @@ func (d *Decoder) length(minBytes int) int {
 	return int(n)
 }
 
-// String reads a string and copies it. The two texts that nearly every message carries cost no memory.
+// String reads a string and copies it. The two texts that nearly every message carries cost no memory. The strings of a
+// message with a container of many elements are cut from one copy of the whole message: who keeps one of them for long
+// should clone it.
 func (d *Decoder) String() string {
 	b := d.take(d.length(1))
 	switch string(b) {
@@ -153,6 +159,9 @@ func (d *Decoder) String() string {
 		return "default"
 	case "tcp":
 		return "tcp"
+	}
+	if d.text != "" {
+		return d.text[d.pos-len(b) : d.pos]
 	}
 	return string(b)
 }

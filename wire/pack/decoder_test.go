@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -189,5 +190,31 @@ func TestStringsAreCopies(t *testing.T) {
 	clear(body)
 	if s != "k1" {
 		t.Errorf("string is %q after the body was reused", s)
+	}
+}
+
+// Strings of a long list are right, and stay so when the buffer they came in is used again.
+func TestManyStrings(t *testing.T) {
+	for _, n := range []int{1, limits.WireSharedItems - 1, limits.WireSharedItems, 300} {
+		var want []string
+		a := NewAppender(nil, withCompat)
+		for done := false; !done; done = a.Done() {
+			want = want[:0]
+			a.Len(n)
+			for i := range n {
+				want = append(want, strings.Repeat("k", i%50)+fmt.Sprint(i%7))
+				a.String(want[i])
+			}
+		}
+		body := a.Bytes()
+		d := NewDecoder(body, withCompat)
+		got := make([]string, d.Count(1))
+		for i := range got {
+			got[i] = d.String()
+		}
+		clear(body)
+		if d.Err() != nil || !slices.Equal(got, want) {
+			t.Errorf("%d strings: %v, got %q, want %q", n, d.Err(), got, want)
+		}
 	}
 }

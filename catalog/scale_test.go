@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"syscall"
+	"testing"
+)
+
+var liveKeys = flag.Int("live_keys", 100_000, "objects that BenchmarkChurn keeps stored")
+
+// BenchmarkPutBySegments stores and removes objects in pools of one size cut into ever more segments.
+func BenchmarkPutBySegments(b *testing.B) {
+	for _, segments := range []int{1, 16, 128, 1024} {
+		b.Run(fmt.Sprintf("segments=%d/owners=1", segments), func(b *testing.B) { putInto(b, segments, 1) })
+		b.Run(fmt.Sprintf("segments=%d/owners=all", segments), func(b *testing.B) { putInto(b, segments, segments) })
+	}
+}
+
+func putInto(b *testing.B, segments, owners int) {
+	cfg := testConfig()
+	cfg.HighWatermark = 0
+	c := New(cfg)
+	b.Cleanup(c.Close)
+	for i := range segments {
+		if err := c.MountSegment(0, UUID{7, uint64(i % owners)}, segmentNo(uint64(i), 1<<40/uint64(segments))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	churn(b, c, 20_000)
+}
+
+// BenchmarkChurn keeps -live_keys objects stored and goes on: each step removes the oldest and stores another one. With
+// -benchtime=100000000x it is the life of a hundred million keys.
+func BenchmarkChurn(b *testing.B) {
+	c, _ := benchCatalog(b, 0)
+	churn(b, c, *liveKeys)
+	if st := c.Stats(); st.Keys != uint64(*liveKeys) {
+		b.Fatalf("%d keys are left, want %d", st.Keys, *liveKeys)
+	}
+	b.ReportMetric(float64(c.s.arena.held.Load())/float64(*liveKeys), "arenaB/key")
+}
+
+func churn(b *testing.B, c *Catalog, live int) {
+	o := one()
+	var buf [1]Replica
+	var number [20]byte
+	var text [40]byte
+	key := func(i int) string {
+		binary.BigEndian.PutUint64(number[:], uint64(i)*0x9e3779b97f4a7c15)
+		hex.Encode(text[:], number[:])
+		return string(text[:])
+	}
+	put := func(i int) {
+		k := key(i)
+		if _, err := c.PutStart(2, bob, k, 4096, o, buf[:0]); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.PutEnd(2, bob, k, 0, false, ReplicaTypeAll); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range live {
+		put(i)
+	}
+	b.ReportAllocs()
+	before := spentNs(b)
+	b.ResetTimer()
+	for i := range b.N {
+		if err := c.Remove(2, key(i), true); err != nil {
+			b.Fatal(err)
+		}
+		put(live + i)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(spentNs(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+// spentNs is the processor time of this process so far: what else the machine does is not in it.
+func spentNs(b *testing.B) int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
