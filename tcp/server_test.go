@@ -308,7 +308,7 @@ func TestTooManyConnections(t *testing.T) {
 func TestUnknownCongestionControlIsRefused(t *testing.T) {
 	o := DefaultOptions()
 	o.CongestionControl = "nosuchalgorithm"
-	mustContain(t, o.Validate(), "data_cc", "nosuchalgorithm")
+	mustContain(t, o.Validate(), "tcp_congestion_control", "nosuchalgorithm")
 	server := NewServer(ServerConfig{Options: o})
 	mustContain(t, server.Serve(context.Background(), listen(t, "127.0.0.1:0")), "nosuchalgorithm")
 	for _, o := range []Options{{IO: "epoll"}, {RcvLowatBytes: -1}, {RcvLowatBytes: 1 << 30}, {SndbufBytes: -1}, {SndbufBytes: 1 << 30}} {
