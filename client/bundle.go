@@ -228,7 +228,7 @@ func (b *Bundle) open(ctx context.Context) error {
 		if at == nil || at.GetSize() > limits.ManifestBytes {
 			return fmt.Errorf("%s: a manifest of %d bytes", b.key, at.GetSize())
 		}
-		text := make([]byte, at.GetSize())
+		text := newMemory(at.GetSize())
 		if err := c.readAny(ctx, at.GetPlacements(), piece{0, text}); err != nil {
 			return again{fmt.Errorf("%s: %w", b.key, err)}
 		}
@@ -282,7 +282,7 @@ func (b *Bundle) read(ctx context.Context, payloads []*bundle.Payload) ([][]byte
 		group, moving := transfers(ctx)
 		for i, p := range payloads {
 			if out[i] == nil {
-				out[i] = make([]byte, p.Bytes)
+				out[i] = newMemory(p.Bytes)
 			}
 			at := uint64(0)
 			for _, chunk := range p.Chunks {

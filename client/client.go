@@ -37,6 +37,8 @@ type Config struct {
 	WaitForRoom bool
 	// Connections is how many connections to one segment a client has at most; 0 is the default of package tcp.
 	Connections int
+	// CongestionControl names how the kernel paces what this client writes, as cubic or bbr; empty leaves it to the kernel.
+	CongestionControl string
 	// TLS, when set, is how the masters are spoken to; nil speaks plainly.
 	TLS credentials.TransportCredentials
 	// Credentials, when set, go along with every call: an access token.
@@ -74,6 +76,11 @@ func New(cfg Config) (*Client, error) {
 		return nil, errors.New("no master is named")
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, limits.ClientTimeoutMs*time.Millisecond)
+	options := tcp.DefaultOptions()
+	options.CongestionControl = cfg.CongestionControl
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
 	store, err := descriptor.Open(cmp.Or(cfg.Metadata, "P2PHANDSHAKE"), etcdkv.Access{})
 	if err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", cfg.Metadata, err)
@@ -85,7 +92,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		cfg: cfg, store: store, resolver: descriptor.NewResolver(store, nil), conns: map[string]*grpc.ClientConn{},
 		id:     &mooncakev1.Uuid{High: binary.LittleEndian.Uint64(b[:]), Low: binary.LittleEndian.Uint64(b[8:]) | 1},
-		dialer: tcp.NewDialer(tcp.DialerConfig{Options: tcp.DefaultOptions(), Lanes: cfg.Connections}),
+		dialer: tcp.NewDialer(tcp.DialerConfig{Options: options, Lanes: cfg.Connections}),
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,13 @@ func randomBytes(seed uint64, n int) []byte {
 	return data
 }
 
+func TestUnknownCongestionControl(t *testing.T) {
+	_, err := New(Config{Masters: []string{"127.0.0.1:1"}, CongestionControl: "nonesuch"})
+	if err == nil || !strings.Contains(err.Error(), `"nonesuch"`) {
+		t.Errorf("an algorithm that no kernel has: %v", err)
+	}
+}
+
 func TestObjects(t *testing.T) {
 	p := newPool(t, 2)
 	c, ctx := p.client(Config{}), soon(t)
@@ -47,6 +55,13 @@ func TestObjects(t *testing.T) {
 		}
 		if got, err := c.GetRange(ctx, key, 1, uint64(n)); err == nil {
 			t.Errorf("a range beyond the object: %d bytes", len(got))
+		}
+		memory := make([]byte, n+1)
+		if got, err := c.GetInto(ctx, key, memory); got != n || err != nil || !bytes.Equal(memory[:n], data) || memory[n] != 0 {
+			t.Errorf("into memory: %d bytes, %v", got, err)
+		}
+		if got, err := c.GetInto(ctx, key, memory[:n-1]); err == nil {
+			t.Errorf("into too little memory: %d bytes", got)
 		}
 		if err := c.Put(ctx, key, data, PutOptions{}); !errors.Is(err, ErrExists) {
 			t.Errorf("put over it: %v", err)

@@ -34,7 +34,7 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 // GetBatch reads objects, with one call to the master for all of them. They succeed or fail alone, in the order of the keys.
 func (c *Client) GetBatch(ctx context.Context, keys []string) (data [][]byte, errs []error) {
 	data, errs = make([][]byte, len(keys)), make([]error, len(keys))
-	whole := func(size uint64) (from, to uint64, err error) { return 0, size, nil }
+	whole := func(size uint64) (uint64, []byte, error) { return 0, newMemory(size), nil }
 	todo := make([]int, len(keys))
 	for i := range todo {
 		todo[i] = i
@@ -55,16 +55,33 @@ func (c *Client) GetBatch(ctx context.Context, keys []string) (data [][]byte, er
 
 // GetRange reads so many bytes of an object from an offset on. A range that reaches beyond the object is an error.
 func (c *Client) GetRange(ctx context.Context, key string, offset, length uint64) ([]byte, error) {
+	return c.getPart(ctx, key, func(size uint64) (uint64, []byte, error) {
+		if offset > size || length > size-offset {
+			return 0, nil, fmt.Errorf("%s: %d bytes from %d on of an object of %d", key, length, offset, size)
+		}
+		return offset, newMemory(length), nil
+	})
+}
+
+// GetInto reads an object into memory of the caller's, and returns how many bytes it has. Who reads again and again saves the
+// work of finding memory, which for large objects is a good part of reading them. After an error the memory's content is
+// undefined, but for one of memory that is too small.
+func (c *Client) GetInto(ctx context.Context, key string, memory []byte) (int, error) {
+	data, err := c.getPart(ctx, key, func(size uint64) (uint64, []byte, error) {
+		if size > uint64(len(memory)) {
+			return 0, nil, fmt.Errorf("%s: an object of %d bytes for %d bytes of memory", key, size, len(memory))
+		}
+		return 0, memory[:size], nil
+	})
+	return len(data), err
+}
+
+// getPart reads the part of an object that place chooses, into memory that it gives.
+func (c *Client) getPart(ctx context.Context, key string, place func(size uint64) (from uint64, into []byte, err error)) ([]byte, error) {
 	var data [1][]byte
 	var errs [1]error
-	part := func(size uint64) (from, to uint64, err error) {
-		if offset > size || length > size-offset {
-			return 0, 0, fmt.Errorf("%s: %d bytes from %d on of an object of %d", key, length, offset, size)
-		}
-		return offset, offset + length, nil
-	}
 	err := c.try(ctx, func(ctx context.Context, _ int) error {
-		left, err := c.getOnce(ctx, []string{key}, []int{0}, part, data[:], errs[:])
+		left, err := c.getOnce(ctx, []string{key}, []int{0}, place, data[:], errs[:])
 		if len(left) > 0 {
 			return err
 		}
@@ -76,8 +93,9 @@ func (c *Client) GetRange(ctx context.Context, key string, offset, length uint64
 	return data[0], nil
 }
 
-// getOnce tries to read objects, of each the range that part gives. It returns those that are to be tried again.
-func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, part func(size uint64) (from, to uint64, err error), data [][]byte, errs []error) ([]int, error) {
+// getOnce tries to read objects, of each the part that place chooses, into the memory that it gives. It returns those that are
+// to be tried again.
+func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, place func(size uint64) (from uint64, into []byte, err error), data [][]byte, errs []error) ([]int, error) {
 	asked := time.Now()
 	wanted := make([]string, len(todo))
 	for k, i := range todo {
@@ -101,12 +119,12 @@ func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, part fu
 			}
 			continue
 		}
-		from, to, err := part(r.GetSize())
+		from, into, err := place(r.GetSize())
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		data[i] = make([]byte, to-from)
+		data[i] = into
 		pieces := cut(from, data[i])
 		failures[i] = make(chan error, len(pieces))
 		for _, p := range pieces {

@@ -362,7 +362,7 @@ func (c *Config) String() string {
 	add("data_rcvlowat", c.Data.RcvLowatBytes)
 	add("data_sndbuf", c.Data.SndbufBytes)
 	if c.Data.CongestionControl != "" {
-		add("data_cc", c.Data.CongestionControl)
+		add("tcp_congestion_control", c.Data.CongestionControl)
 	}
 	add("io", c.Data.IO)
 	add("shm_dir", c.ShmDir)

@@ -37,7 +37,7 @@ func TestValidate(t *testing.T) {
 		"rdma, not built":       {func(c *Config) { c.Protocol, c.openFabric = "rdma", nil }, "built without RDMA"},
 		"unknown protocol":      {func(c *Config) { c.Protocol = "udp" }, "--protocol=udp"},
 		"io":                    {func(c *Config) { c.Data.IO = "uring" }, "--io"},
-		"congestion":            {func(c *Config) { c.Data.CongestionControl = "nonesuch" }, "--data_cc"},
+		"congestion":            {func(c *Config) { c.Data.CongestionControl = "nonesuch" }, "--tcp_congestion_control"},
 		"sndbuf":                {func(c *Config) { c.Data.SndbufBytes = -1 }, "--data_sndbuf"},
 		"hugepages":             {func(c *Config) { c.HugePages = "2M" }, "--hugepages"},
 		"shm dir":               {func(c *Config) { c.ShmDir = "" }, "--shm_dir"},

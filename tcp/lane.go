@@ -92,7 +92,7 @@ func (l *lane) writeAndReadBack(t transfer) error {
 // readStatus waits for a status and takes along what of the body came with it; it returns how much that was.
 func (l *lane) readStatus(body []byte) (int, error) {
 	conn := l.stream.conn
-	if err := conn.SetReadDeadline(time.Now().Add(l.stream.progress)); err != nil {
+	if err := l.stream.readBy(time.Now().Add(l.stream.progress)); err != nil {
 		return 0, err
 	}
 	got := 0
@@ -109,10 +109,7 @@ func (l *lane) readStatus(body []byte) (int, error) {
 	if err := parseStatus(&l.status); err != nil {
 		return 0, err
 	}
-	if got == statusBytes {
-		return 0, conn.SetReadDeadline(time.Time{})
-	}
-	return got - statusBytes, conn.SetReadDeadline(time.Time{})
+	return got - statusBytes, nil
 }
 
 // explainSilence says in words what a bare time-out and a bare end of file mean here.

@@ -58,7 +58,7 @@ func checkCongestionControl(name string) error {
 		return nil
 	}
 	if known := strings.Fields(string(text)); !slices.Contains(known, name) {
-		return fmt.Errorf("data_cc %q is not known to this kernel (%s)", name, strings.Join(known, ", "))
+		return fmt.Errorf("tcp_congestion_control %q is not known to this kernel (%s)", name, strings.Join(known, ", "))
 	}
 	return nil
 }

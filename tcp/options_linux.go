@@ -18,7 +18,7 @@ func (o Options) tuneSocket(fd uintptr) error {
 	}
 	if o.CongestionControl != "" {
 		if err := unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.CongestionControl); err != nil {
-			return fmt.Errorf("data_cc %q: %w", o.CongestionControl, err)
+			return fmt.Errorf("tcp_congestion_control %q: %w", o.CongestionControl, err)
 		}
 	}
 	return nil

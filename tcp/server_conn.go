@@ -78,23 +78,25 @@ func (c *serverConn) nextRequest() (request, error) {
 		}
 		if c.to > 0 && !bounded {
 			bounded = true
-			if err := c.stream.conn.SetReadDeadline(time.Now().Add(c.stream.progress)); err != nil {
+			if err := c.stream.armRead(); err != nil {
 				return request{}, err
 			}
 		}
 		n, err := c.stream.conn.Read(c.arrived[c.to:])
 		if err != nil {
+			if c.to == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+				// It is the deadline of the last body, and there is none for a connection at rest.
+				if err := c.stream.readBy(time.Time{}); err != nil {
+					return request{}, err
+				}
+				continue
+			}
 			if c.to > 0 && errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return request{}, err
 		}
 		c.to += n
-	}
-	if bounded {
-		if err := c.stream.conn.SetReadDeadline(time.Time{}); err != nil {
-			return request{}, err
-		}
 	}
 	header := (*[requestBytes]byte)(c.arrived[c.from:])
 	c.from += requestBytes
@@ -160,7 +162,7 @@ func (c *serverConn) refuse(r request) error {
 		return errRefusedHere
 	}
 	conn := c.stream.conn
-	if conn.TCP().CloseWrite() != nil || conn.SetReadDeadline(time.Now().Add(limits.DataRefusalLingerMs*time.Millisecond)) != nil {
+	if conn.TCP().CloseWrite() != nil || c.stream.readBy(time.Now().Add(limits.DataRefusalLingerMs*time.Millisecond)) != nil {
 		return errRefusedHere
 	}
 	for left := limits.DataRefusalDrainBytes; left > 0; {

@@ -234,6 +234,29 @@ func TestStalledRequestsAreDropped(t *testing.T) {
 	})
 }
 
+// The time limit of a body is not taken back when the body is there. It runs out while the connection rests, and that is the end
+// of nothing.
+func TestLimitOfTheLastBody(t *testing.T) {
+	bothIO(t, func(t *testing.T, o Options) {
+		t.Parallel() // it waits for the limit
+		h := startHolder(t, ServerConfig{Options: o, Progress: 3 * time.Second}, make([]byte, 1<<20))
+		write := request{op: opWrite, addr: testBase, size: 100 << 10, acknowledged: true}
+		resting, stuck := h.dial(t), h.dial(t)
+		send(t, resting, write, pattern(100<<10, 1))
+		receive(t, resting, statusBytes)
+		// This one begins later, so when it is dropped the other's limit is over.
+		send(t, stuck, write, make([]byte, 50<<10))
+		waitFor(t, "the stall is counted", func() bool { return h.Stats().Stalled == 1 })
+		for range 2 {
+			send(t, resting, write, pattern(100<<10, 2))
+			receive(t, resting, statusBytes)
+		}
+		if stats := h.Stats(); stats.Stalled != 1 || stats.Writes != 3 {
+			t.Errorf("stats %+v", stats)
+		}
+	})
+}
+
 // A body that comes in pieces smaller than the low-water mark, each just inside the time limit, is taken.
 func TestSlowBodyIsTaken(t *testing.T) {
 	bothIO(t, func(t *testing.T, o Options) {
@@ -308,7 +331,7 @@ func TestTooManyConnections(t *testing.T) {
 func TestUnknownCongestionControlIsRefused(t *testing.T) {
 	o := DefaultOptions()
 	o.CongestionControl = "nosuchalgorithm"
-	mustContain(t, o.Validate(), "data_cc", "nosuchalgorithm")
+	mustContain(t, o.Validate(), "tcp_congestion_control", "nosuchalgorithm")
 	server := NewServer(ServerConfig{Options: o})
 	mustContain(t, server.Serve(context.Background(), listen(t, "127.0.0.1:0")), "nosuchalgorithm")
 	for _, o := range []Options{{IO: "epoll"}, {RcvLowatBytes: -1}, {RcvLowatBytes: 1 << 30}, {SndbufBytes: -1}, {SndbufBytes: 1 << 30}} {

@@ -17,7 +17,8 @@ type stream struct {
 	conn       *rawconn.Conn
 	lowatBytes int
 	progress   time.Duration
-	writeUntil time.Time // the write deadline that the connection has
+	readUntil  time.Time // the read deadline that the connection has
+	writeUntil time.Time // and its write deadline
 }
 
 func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, error) {
@@ -28,14 +29,13 @@ func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, e
 	return &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}, nil
 }
 
-// receive fills dst and returns how much of it was filled. The wait for each piece is bounded by progress; the read
-// deadline and the low-water mark are as before when it returns without an error.
+// receive fills dst and returns how much of it was filled. The wait for each piece is bounded by progress; the low-water mark
+// is as before when it returns without an error. The read deadline stays: whoever waits for longer than that lifts it.
 func (s *stream) receive(dst []byte) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
 	}
 	marked := s.lowatBytes > 0 && len(dst) >= limits.DataRcvLowatFromBytes
-	var until time.Time
 	got := 0
 	for got < len(dst) {
 		rest := dst[got:]
@@ -45,15 +45,12 @@ func (s *stream) receive(dst []byte) (int, error) {
 				return got, err
 			}
 		}
-		if now := time.Now(); until.Sub(now) < s.progress/2 {
-			until = now.Add(s.progress)
-			if err := s.conn.SetReadDeadline(until); err != nil {
-				return got, err
-			}
+		if err := s.armRead(); err != nil {
+			return got, err
 		}
 		n, err := s.receiveSome(rest)
 		if errors.Is(err, os.ErrDeadlineExceeded) && marked {
-			marked, until = false, time.Time{}
+			marked = false
 			n, err = s.glance(rest)
 		}
 		got += n
@@ -66,7 +63,22 @@ func (s *stream) receive(dst []byte) (int, error) {
 			return got, err
 		}
 	}
-	return got, s.conn.SetReadDeadline(time.Time{})
+	return got, nil
+}
+
+// armRead renews the read deadline when a good part of it has passed. A small body then costs a look at the clock and no timer.
+func (s *stream) armRead() error {
+	now := time.Now()
+	if s.readUntil.Sub(now) >= s.progress/2 {
+		return nil
+	}
+	return s.readBy(now.Add(s.progress))
+}
+
+// readBy sets the read deadline; the zero time is none.
+func (s *stream) readBy(until time.Time) error {
+	s.readUntil = until
+	return s.conn.SetReadDeadline(until)
 }
 
 // receiveSome reads one piece. The end of the stream inside a body is an error of its own.
@@ -84,7 +96,7 @@ func (s *stream) glance(dst []byte) (int, error) {
 	if err := s.conn.SetRcvLowat(1); err != nil {
 		return 0, err
 	}
-	if err := s.conn.SetReadDeadline(time.Now().Add(limits.DataGlanceMs * time.Millisecond)); err != nil {
+	if err := s.readBy(time.Now().Add(limits.DataGlanceMs * time.Millisecond)); err != nil {
 		return 0, err
 	}
 	return s.receiveSome(dst)

@@ -265,6 +265,8 @@ func TestOptions(t *testing.T) {
 		"the client's http": {"mooncake_client", []string{"--host=h", "--enable_http_server", "--http_port=9301"}, nil, []string{"--http_port=9301"}, ""},
 		"host is an alias":  {"mooncake-segment", []string{"--host=a", "--local_hostname=b"}, nil, []string{"--local_hostname=b"}, ""},
 		"device alias":      {"mooncake-segment", []string{"--host=h", "--device_name=mlx5_0"}, nil, []string{"--device_names=mlx5_0"}, "--device_name=mlx5_0 (only with --protocol=rdma)"},
+		"congestion":        {"mooncake-segment", []string{"--host=h", "--tcp_congestion_control=reno"}, nil, []string{"--tcp_congestion_control=reno"}, ""},
+		"congestion alias":  {"mooncake-segment", []string{"--host=h", "--data_cc=reno"}, nil, []string{"--tcp_congestion_control=reno"}, ""},
 		"environment": {"mooncake-segment", nil, map[string]string{
 			"MOONCAKE_MASTER": "10.0.0.9:50051", "MOONCAKE_LOCAL_HOSTNAME": "10.0.0.1", "MOONCAKE_TE_META_DATA_SERVER": "etcd://e:2379",
 			"MOONCAKE_PROTOCOL": "tcp", "MOONCAKE_DEVICE": "mlx5_1", "MOONCAKE_GLOBAL_SEGMENT_SIZE": "512MB",
