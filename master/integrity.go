@@ -103,6 +103,9 @@ func newIntegrity(c *Config) *integrity {
 	}
 }
 
+// pace is how many bytes a second a walk looks at; one that was asked for goes on where there is none by itself.
+func (x *integrity) pace() uint64 { return cmp.Or(x.scrub, limits.ScrubBandwidth) }
+
 // join lets a daemon take part. A later stream of it takes the place of the earlier.
 func (x *integrity) join(client catalog.UUID) *sumDaemon {
 	d := &sumDaemon{wake: make(chan struct{}, 1), missing: true}

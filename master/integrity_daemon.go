@@ -53,14 +53,10 @@ func (w *sumWork) step(ctx context.Context) bool {
 	now := time.Now()
 	jobs, piece, scrubbing := &w.urgent, uint64(limits.SumPieceBytes), false
 	if len(w.urgent) == 0 && !now.Before(w.next) {
-		jobs, piece, scrubbing = &w.scrub, pieceOf(w.s.integrity.scrub), true
+		jobs, piece, scrubbing = &w.scrub, pieceOf(w.s.integrity.pace()), true
 	}
 	if len(*jobs) == 0 {
-		pause := limits.ScrubRestMs * time.Millisecond
-		if w.s.integrity.scrub > 0 {
-			pause = min(pause, max(w.next.Sub(now), time.Millisecond))
-		}
-		return w.rest(ctx, pause)
+		return w.rest(ctx, w.pause(now))
 	}
 	ranges, bytes := rangesOf(*jobs, piece)
 	sums, err := w.a.sum(ctx, ranges)
@@ -68,9 +64,20 @@ func (w *sumWork) step(ctx context.Context) bool {
 		return w.failed(ctx, jobs)
 	}
 	if scrubbing {
-		w.next = now.Add(restAfter(bytes, w.s.integrity.scrub))
+		w.next = now.Add(restAfter(bytes, w.s.integrity.pace()))
 	}
 	return w.while(func() { w.heard(jobs, ranges, sums, scrubbing) })
+}
+
+// pause is how long there is nothing to do if nobody says so: a walk that found nothing yet goes on at once.
+func (w *sumWork) pause(now time.Time) time.Duration {
+	switch {
+	case w.walk != nil:
+		return time.Millisecond
+	case w.round != nil || w.s.integrity.scrub > 0:
+		return min(max(w.next.Sub(now), time.Millisecond), limits.ScrubRestMs*time.Millisecond)
+	}
+	return limits.ScrubRestMs * time.Millisecond
 }
 
 // rest waits, but not when there is something to do.
@@ -146,7 +153,7 @@ func (w *sumWork) fetch() {
 		w.round = new(catalog.SumWalk)
 	}
 	more := false
-	if w.scrub, more = w.slice(w.round, false, pieceOf(x.scrub), w.scrub); !more && len(w.scrub) == 0 {
+	if w.scrub, more = w.slice(w.round, false, pieceOf(x.pace()), w.scrub); !more && len(w.scrub) == 0 {
 		w.round, w.next = nil, time.Now().Add(limits.ScrubRestMs*time.Millisecond)
 		x.mu.Lock()
 		w.d.rounds++

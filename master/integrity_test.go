@@ -151,6 +151,22 @@ func TestIntegrity(t *testing.T) {
 	expect(t, "ranges left", b.service.Integrity().RangeCount, 0)
 }
 
+// TestScrubOnRequest never scrubs by itself, and does when it is asked to.
+func TestScrubOnRequest(t *testing.T) {
+	b := newBed(t, withSums, func(c *Config) { c.ScrubBandwidth = 0 })
+	p := b.client(wire.V13)
+	p.mount("a", 1<<44, 8*mib)
+	b.sumOwner(p.id)
+	for i := range 20 {
+		p.put(fmt.Sprint("k", i), 300_000)
+	}
+	waitFor(t, "sums are kept", func() bool { return b.service.Integrity().Kept == 20 })
+	expect(t, "walks", b.service.Integrity().Daemons[0].Rounds, uint64(0))
+	right := b.service.Integrity().Right
+	b.service.ScrubNow()
+	waitFor(t, "one walk", func() bool { i := b.service.Integrity(); return i.Right >= right+20 && i.Daemons[0].Rounds == 1 })
+}
+
 // TestOnlyCopyIsCorrupt has the one copy of an object change: the object is absent for published clients, and can be put anew.
 func TestOnlyCopyIsCorrupt(t *testing.T) {
 	b := newBed(t, withSums)

@@ -259,6 +259,23 @@ func (s segmentsScript) CancelDrain(context.Context, *mooncakev1.CancelDrainRequ
 	return &mooncakev1.CancelDrainReply{}, nil
 }
 
+func (s segmentsScript) ListCorrupt(context.Context, *mooncakev1.ListCorruptRequest) (*mooncakev1.ListCorruptReply, error) {
+	return &mooncakev1.ListCorruptReply{
+		On: true, SumsKept: 30, CopiesRight: 600, CorruptCopies: 1, Daemons: 2, RangeCount: 1,
+		Ranges: []*mooncakev1.CorruptRange{{Key: "a", Segment: "10.0.0.2:17111", Offset: 4096, Size: mib, SinceMs: noon}},
+	}, nil
+}
+
+func (s segmentsScript) Scrub(context.Context, *mooncakev1.ScrubRequest) (*mooncakev1.ScrubReply, error) {
+	s.c.destroyed.Add(1)
+	return &mooncakev1.ScrubReply{Daemons: 2}, nil
+}
+
+func (s segmentsScript) ReleaseCorrupt(context.Context, *mooncakev1.ReleaseCorruptRequest) (*mooncakev1.ReleaseCorruptReply, error) {
+	s.c.destroyed.Add(1)
+	return &mooncakev1.ReleaseCorruptReply{Ranges: 1}, nil
+}
+
 // patience bounds what a test waits for.
 const patience = 2 * time.Minute
 
