@@ -35,7 +35,7 @@ func (s *Service) registerCopies() {
 		s.calls.Count(wire.MoveStart.ID.Name(), r.Err != 0)
 	})
 	register(s, &wire.CopyEnd, func(p *peerConn, q *wire.CopyEndRequest, r *wire.CopyEndReply) {
-		r.Err = s.endCopy(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key)
+		r.Err = s.endAdded(p, q)
 	})
 	register(s, &wire.CopyRevoke, func(p *peerConn, q *wire.CopyRevokeRequest, r *wire.CopyRevokeReply) {
 		r.Err = s.endCopy(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key)
@@ -48,12 +48,40 @@ func (s *Service) registerCopies() {
 	})
 	register(s, &wire.DynamicReplicaCopyEnd, func(p *peerConn, q *wire.DynamicReplicaCopyEndRequest, r *wire.DynamicReplicaCopyEndReply) {
 		in := s.heat.holds(s.clock.Now(), dynamicLease{q.LeaseID, q.VersionEpoch}, s.epochOf(q.TenantID, q.Key))
-		r.Err = s.endDemanded(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key, in)
+		if r.Err = s.endDemanded(p, c.CopyEnd, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key, in); r.Err == 0 {
+			s.grew(q.TenantID, q.Key)
+		}
 	})
 	register(s, &wire.DynamicReplicaCopyRevoke, func(p *peerConn, q *wire.DynamicReplicaCopyRevokeRequest, r *wire.DynamicReplicaCopyRevokeReply) {
 		known := s.heat.issued(dynamicLease{q.LeaseID, q.VersionEpoch}) // a lease that is over must not keep the ranges
 		r.Err = s.endDemanded(p, c.CopyRevoke, wire.CopyRevoke.ID, q.ClientID, q.TenantID, q.Key, known)
 	})
+}
+
+// endAdded ends a copy. One that the master did not want itself is one more that the object is to have.
+func (s *Service) endAdded(p *peerConn, q *wire.CopyEndRequest) wire.ErrorCode {
+	end, hot := s.cat.CopyEndMore, false
+	if kept, code := s.keyOf(q.TenantID, q.Key); code == 0 {
+		if why, own := s.tasks.purposeOf(kept); own {
+			end, hot = s.cat.CopyEnd, why.hot
+		}
+	}
+	code := s.endCopy(p, end, wire.CopyEnd.ID, q.ClientID, q.TenantID, q.Key)
+	if code == 0 && hot { // a client of 0.3.12 knows no other call
+		s.grew(q.TenantID, q.Key)
+	}
+	return code
+}
+
+// grew notes that an object got a copy on demand. The target may have got one otherwise meanwhile: then it is none.
+func (s *Service) grew(tenant, key string) {
+	kept, code := s.keyOf(tenant, key)
+	if code != 0 {
+		return
+	}
+	if _, copies, _ := s.cat.ThinCopies(kept, nil); s.heat.more(kept, len(copies)) {
+		s.heat.grew(kept, uint64(s.cat.ValueTime(kept)))
+	}
 }
 
 // mayStart tells whether a copy on demand is still wanted.

@@ -149,6 +149,7 @@ func TestCopiesOnDemand(t *testing.T) {
 				case dynamicEnforce:
 					waitFor(t, "a task", func() bool { return p.work() == 1 })
 					expect(t, "copies", len(p.get("k").Value.Replicas), 2)
+					expect(t, "known to be made on demand", b.service.heat.grewOf("k"), true)
 				}
 			}
 		})

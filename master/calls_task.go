@@ -111,10 +111,10 @@ func (s *Service) createCopy(tenant, key string, targets []string) (wire.UUID, w
 	if len(replicas) == 0 {
 		return wire.UUID{}, wire.ErrInternalError
 	}
-	return s.askForCopy(tenant, key, replicas[rand.IntN(len(replicas))].Segment, targets, dynamicLease{})
+	return s.askForCopy(tenant, key, replicas[rand.IntN(len(replicas))].Segment, targets, dynamicLease{}, purpose{})
 }
 
-func (s *Service) askForCopy(tenant, key string, source *catalog.SegmentInfo, targets []string, l dynamicLease) (wire.UUID, wire.ErrorCode) {
+func (s *Service) askForCopy(tenant, key string, source *catalog.SegmentInfo, targets []string, l dynamicLease, why purpose) (wire.UUID, wire.ErrorCode) {
 	text, err := json.Marshal(copyPayload{
 		TenantID: s.payloadTenant(tenant), Key: key, Source: source.Name, Targets: targets,
 		LeaseHigh: l.id.Hi, LeaseLow: l.id.Lo, Epoch: l.epoch,
@@ -122,7 +122,7 @@ func (s *Service) askForCopy(tenant, key string, source *catalog.SegmentInfo, ta
 	if err != nil {
 		return wire.UUID{}, wire.ErrInternalError
 	}
-	return s.ask(wire.TaskTypeReplicaCopy, source.Client, string(text))
+	return s.ask(wire.TaskTypeReplicaCopy, source.Client, string(text), why)
 }
 
 // createMove asks the owner of the source to move an object.
@@ -150,11 +150,11 @@ func (s *Service) askForMove(tenant, key string, source *catalog.SegmentInfo, ta
 	if err != nil {
 		return wire.UUID{}, wire.ErrInternalError
 	}
-	return s.ask(wire.TaskTypeReplicaMove, source.Client, string(text))
+	return s.ask(wire.TaskTypeReplicaMove, source.Client, string(text), purpose{})
 }
 
-func (s *Service) ask(kind wire.TaskType, client catalog.UUID, payload string) (wire.UUID, wire.ErrorCode) {
-	id, ok := s.tasks.add(s.clock.Now(), kind, wireID(client), payload)
+func (s *Service) ask(kind wire.TaskType, client catalog.UUID, payload string, why purpose) (wire.UUID, wire.ErrorCode) {
+	id, ok := s.tasks.addOwn(s.clock.Now(), kind, wireID(client), payload, why)
 	if !ok {
 		return wire.UUID{}, wire.ErrTaskPendingLimitExceeded
 	}

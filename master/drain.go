@@ -49,7 +49,7 @@ type drainPlan struct {
 type drainJob struct {
 	plan    drainPlan
 	view    DrainJob
-	active  map[drainUnit]drainMove
+	active  map[drainUnit]errand
 	tries   map[drainUnit]int // failed moves
 	blocked map[string]uint64 // by segment, of the walk under way and of the last whole one
 	walked  map[string]uint64
@@ -62,11 +62,6 @@ type drainJob struct {
 // drainUnit is one object on one segment.
 type drainUnit struct{ key, segment string }
 
-type drainMove struct {
-	task wire.UUID
-	size uint64
-}
-
 // drains are the jobs. The lock is held over calls into the catalog and the book of tasks.
 type drains struct {
 	mu   sync.Mutex
@@ -78,7 +73,7 @@ func newJob(plan drainPlan) *drainJob {
 	return &drainJob{
 		plan:   plan,
 		view:   DrainJob{ID: plan.ID, Created: plan.Created, Updated: plan.Created, Segments: plan.Segments, Message: "Drain job created"},
-		active: map[drainUnit]drainMove{}, tries: map[drainUnit]int{}, blocked: map[string]uint64{}, walked: map[string]uint64{}, done: map[string]bool{},
+		active: map[drainUnit]errand{}, tries: map[drainUnit]int{}, blocked: map[string]uint64{}, walked: map[string]uint64{}, done: map[string]bool{},
 	}
 }
 

@@ -78,23 +78,16 @@ func (s *Service) stepJob(j *drainJob) {
 
 // hearMoves takes up how the moves of a job ended.
 func (s *Service) hearMoves(j *drainJob) {
-	for u, m := range j.active {
-		t, known := s.tasks.query(m.task)
-		switch {
-		case known && t.Status == wire.TaskStatusSuccess:
+	hear(s.tasks, j.active, func(u drainUnit, m errand, done bool) {
+		if done {
 			j.view.Succeeded++
 			j.view.MigratedBytes += m.size
 			delete(j.tries, u)
-		case !known || t.Status == wire.TaskStatusFailed:
-			if j.tries[u]++; j.tries[u] == limits.DrainTries {
-				j.view.Failed++
-			}
-		default:
-			continue
+		} else if j.tries[u]++; j.tries[u] == limits.DrainTries {
+			j.view.Failed++
 		}
-		delete(j.active, u)
 		j.view.Updated = s.clock.Now()
-	}
+	})
 }
 
 // emptied tells whether nothing is left on the segments of a name, and says so in their state. Whoever got an address there
@@ -171,7 +164,7 @@ func (s *Service) askToMove(j *drainJob, u drainUnit) bool {
 	if code != 0 {
 		return false
 	}
-	j.active[u] = drainMove{id, o.Size}
+	j.active[u] = errand{task: id, size: o.Size}
 	return true
 }
 

@@ -19,10 +19,10 @@ import (
 var openServices = []string{"grpc.health.v1.Health", "grpc.reflection.", "mooncake.peer.v1.Peer"}
 
 // lookingCalls begin the names of calls that change nothing for anybody else.
-var lookingCalls = []string{"List", "Get", "Exists", "Placements", "Open", "Watch", "Totals", "Status", "Clients", "Tasks"}
+var lookingCalls = []string{"List", "Get", "Exists", "Placements", "Open", "Watch", "Totals", "Status", "Clients", "Tasks", "Healing"}
 
 // adminCalls take away what cannot be brought back, or show everything there is.
-var adminCalls = []string{"Remove", "Reclaim", "Delete", "SaveSnapshot", "Transfer"}
+var adminCalls = []string{"Remove", "Reclaim", "Delete", "SaveSnapshot", "Transfer", "Rebalance"}
 
 // neededFor is the level that a call needs, by its full name. What is not known changes something.
 func neededFor(method string) access.Level {

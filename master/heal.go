@@ -1,15 +1,12 @@
 package master
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
-	"mooncake/bundle"
 	"mooncake/catalog"
 	"mooncake/internal/limits"
 	"mooncake/wire"
@@ -27,11 +24,13 @@ type healer struct {
 	tasks     int    // that one client has at a time
 
 	mu       sync.Mutex
-	sign     uint64 // of the catalog when the last look began
+	sign     uint64       // of the catalog when the copies under way were last judged by it
+	looked   uint64       // of the catalog when the last look began
+	lookAt   catalog.Time // no look begins before
 	walk     *catalog.HealWalk
-	found    []catalog.Thin // by the look under way
+	found    []catalog.Thin // by the look under way: too few copies
 	queue    []catalog.Thin // what is still to be asked for, in order
-	active   map[string]healing
+	active   map[string]errand
 	asked    map[wire.UUID]int // tasks under way, by client
 	coming   map[string]uint64 // bytes under way, by target
 	unhelped int               // of the last look: without a host, or failed
@@ -41,16 +40,18 @@ type healer struct {
 	began    catalog.Time      // of the healing under way; 0 is none
 	before   HealInfo          // what there was at its beginning
 	info     HealInfo
+	room     float64 // bytes that may still be copied in this step
+	full     float64 // share of a segment, and of the pool, above which nothing is copied
+
+	segments uint64 // sign of those that steady knows
+	steady   steadiness
+
+	surplus []string     // objects with more copies than they are to have, found by looks
+	kept    []string     // those that could not be trimmed yet
+	beyond  bool         // there were more than are remembered
+	trimAt  catalog.Time // when trimming goes on
 
 	moves balancer
-}
-
-// healing is one copy that was asked for.
-type healing struct {
-	task    wire.UUID
-	client  wire.UUID
-	size    uint64
-	targets []string
 }
 
 // HealInfo tells how far objects with too few copies have come.
@@ -63,20 +64,35 @@ type HealInfo struct {
 	Objects   uint64 `json:"copied_objects"`
 	Bytes     uint64 `json:"copied_bytes"`
 	Failures  uint64 `json:"failed_copies"`
-	Cancelled uint64 `json:"cancelled_copies"` // because a segment came back, or the one who was asked went
+	Cancelled uint64 `json:"cancelled_copies"` // because a segment came back, or one who is needed for it went
+	Surplus   int    `json:"surplus_objects"`  // with more copies than they are to have
+	Trimmed   uint64 `json:"trimmed_copies"`   // taken away of such
 
+	Rebalance   string `json:"rebalance"`      // off, once or always
 	Moving      int    `json:"moving_objects"` // from full segments to empty ones
 	Moved       uint64 `json:"moved_objects"`
 	MovedBytes  uint64 `json:"moved_bytes"`
 	FailedMoves uint64 `json:"failed_moves"`
+
+	Hot     int64  `json:"hot_objects"` // that have copies because they are read much
+	Made    uint64 `json:"hot_copies_made"`
+	Dropped uint64 `json:"hot_copies_dropped"` // because the object was read less
 }
 
 func newHealer(c *Config) *healer {
 	return &healer{
-		on: c.Heal, bandwidth: c.HealBandwidth, tasks: c.HealTasks, info: HealInfo{On: c.Heal},
-		active: map[string]healing{}, asked: map[wire.UUID]int{}, coming: map[string]uint64{},
-		moves: balancer{on: c.Rebalance, active: map[string]moving{}, shift: map[string]int64{}},
+		on: c.Heal, bandwidth: c.HealBandwidth, tasks: c.HealTasks, info: HealInfo{On: c.Heal}, full: healFull(c.HighWatermark),
+		active: map[string]errand{}, asked: map[wire.UUID]int{}, coming: map[string]uint64{},
+		moves: balancer{on: c.Rebalance, active: map[string]errand{}, shift: map[string]int64{}},
 	}
+}
+
+// healFull is how full copies may make a segment, or the pool: less than what has others evicted.
+func healFull(watermark float64) float64 {
+	if watermark > 0 {
+		return min(limits.HealFullShare, watermark)
+	}
+	return limits.HealFullShare
 }
 
 // checkHealing refuses settings that mean nothing.
@@ -98,6 +114,8 @@ func (s *Service) Healing() HealInfo {
 	out := h.info
 	out.Moving = len(h.moves.active)
 	out.Waiting, out.Copying, out.Unhelped = len(h.queue)+len(h.found), len(h.active), h.unhelped
+	out.Surplus, out.Rebalance = len(h.surplus)+len(h.kept), h.moves.mode()
+	out.Hot, out.Made, out.Dropped = s.heat.grown.Load(), s.heat.made.Load(), s.heat.dropped.Load()
 	return out
 }
 
@@ -111,107 +129,64 @@ func (s *Service) stepHeal(now catalog.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.hearCopies(now)
-	sign := s.cat.HealSign()
-	if sign == 0 {
-		h.sign, h.walk, h.found, h.queue, h.unhelped = 0, nil, nil, nil, 0
-	}
-	if sign != h.sign || h.unhelped > 0 && now >= h.again && h.walk == nil && len(h.queue) == 0 {
-		if sign != h.sign {
-			s.cancelCopies()
-		}
-		h.sign, h.walk, h.found, h.unhelped, h.again = sign, new(catalog.HealWalk), nil, 0, now+limits.HealAgainMs
-	}
+	s.beginLook(now)
 	if h.walk != nil {
-		s.lookForThin(now)
+		s.lookThrough(now)
 	}
 	h.fill(now)
 	s.askForHealing(now)
+	s.trimSurplus(now)
 	h.tellEnd(s.log, now)
+}
+
+// noticeSegments takes up which segments came and went.
+func (s *Service) noticeSegments(now catalog.Time) {
+	h := s.healer
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if sign := s.cat.SegmentSign(); sign != h.segments {
+		h.segments = sign
+		h.steady.notice(now, s.cat.AllSegments())
+	}
 }
 
 // hearCopies takes up how the copies under way ended.
 func (s *Service) hearCopies(now catalog.Time) {
 	h := s.healer
-	for key, a := range h.active {
-		t, known := s.tasks.query(a.task)
-		switch {
-		case known && t.Status == wire.TaskStatusSuccess:
-			h.info.Objects++
-			h.info.Bytes += a.size * uint64(len(a.targets))
-		case !known || t.Status == wire.TaskStatusFailed:
+	hear(s.tasks, h.active, func(key string, e errand, done bool) {
+		h.forget(e)
+		if !done {
 			h.info.Failures++
 			h.unhelped++
 			h.again = max(h.again, now+limits.HealAgainMs)
-		default:
-			continue
+			return
 		}
-		h.over(key, a)
-	}
+		h.info.Objects++
+		h.info.Bytes += e.size * uint64(len(e.to))
+		if object, copies, _ := s.cat.ThinCopies(key, nil); len(copies) > object.Wanted {
+			h.spare(key) // a segment came back meanwhile
+		}
+	})
 }
 
-// over forgets a copy under way.
-func (h *healer) over(key string, a healing) {
-	delete(h.active, key)
-	if h.asked[a.client]--; h.asked[a.client] == 0 {
-		delete(h.asked, a.client)
-	}
-	for _, target := range a.targets {
-		if h.coming[target] -= a.size; h.coming[target] == 0 {
-			delete(h.coming, target)
-		}
-	}
-}
-
-// cancelCopies takes back what nobody has begun and is not needed any more, because a segment is back, and what was asked
-// of those who are gone themselves.
-func (s *Service) cancelCopies() {
-	h := s.healer
-	for key, a := range h.active {
-		_, copies, thin := s.cat.ThinCopies(key, nil)
-		owns := slices.ContainsFunc(copies, func(c catalog.Copy) bool { return wireID(c.Segment.Client) == a.client })
-		if thin && owns {
-			continue
-		}
-		if s.tasks.cancel(s.clock.Now(), a.task, "not needed any more") || !owns {
-			h.info.Cancelled++
-			h.over(key, a)
-		}
-	}
-}
-
-// lookForThin goes on with the look through the catalog. When it is done what it found is the queue: fewest copies first,
-// what belongs to one bundle together.
-func (s *Service) lookForThin(now catalog.Time) {
-	h := s.healer
-	for range limits.HealSlices {
-		var more bool
-		if h.found, more = s.cat.ThinSlice(h.walk, h.found); len(h.found) > 2*limits.HealQueue {
-			h.cut()
-		}
-		if more {
-			continue
-		}
-		h.cut()
-		h.queue, h.found, h.walk = h.found, nil, nil
-		h.info.Looks++
-		if len(h.queue) > 0 && h.began == 0 {
-			h.began, h.before = now, h.info
-			s.log.Warn("objects have fewer copies than they were put with", zap.String("action", "heal_begins"), zap.Int("objects", len(h.queue)),
-				zap.Int("fewest_copies", h.queue[0].Copies))
-		}
+// spare notes an object that has more copies than it is to have. What is beyond the bound is found by another look.
+func (h *healer) spare(key string) {
+	if len(h.surplus)+len(h.kept) >= limits.HealQueue {
+		h.beyond = true
 		return
 	}
+	h.surplus = append(h.surplus, key)
 }
 
-// cut brings what was found into order, and leaves out what is beyond the bound: the next look finds it.
-func (h *healer) cut() {
-	slices.SortFunc(h.found, func(a, b catalog.Thin) int {
-		return cmp.Or(cmp.Compare(a.Copies, b.Copies), cmp.Compare(bundle.Prefix(a.Key), bundle.Prefix(b.Key)), cmp.Compare(a.Key, b.Key))
-	})
-	if len(h.found) > limits.HealQueue {
-		clear(h.found[limits.HealQueue:])
-		h.found = h.found[:limits.HealQueue]
-		h.unhelped++ // there is more to do
+// forget takes a copy that is over off the sums.
+func (h *healer) forget(e errand) {
+	if h.asked[e.client]--; h.asked[e.client] == 0 {
+		delete(h.asked, e.client)
+	}
+	for _, target := range e.to {
+		if h.coming[target] -= e.size; h.coming[target] == 0 {
+			delete(h.coming, target)
+		}
 	}
 }
 
@@ -231,11 +206,16 @@ func (s *Service) askForHealing(now catalog.Time) {
 	if len(h.queue) == 0 {
 		return
 	}
-	targets := s.healTargets()
+	targets := s.healTargets(now)
+	usable, allocated := s.cat.Filled()
+	h.room = h.full*float64(usable) - float64(allocated)
+	for _, e := range h.active {
+		h.room -= float64(e.size) * float64(len(e.to))
+	}
 	var kept []catalog.Thin
 	at := 0
 	for ; at < len(h.queue) && h.budget > 0 && len(kept) < limits.HealTasksMax; at++ {
-		switch s.healOne(h.queue[at].Key, targets) {
+		switch s.healOne(now, h.queue[at].Key, targets) {
 		case healLater:
 			kept = append(kept, h.queue[at])
 		case healNowhere:
@@ -250,11 +230,11 @@ func (s *Service) askForHealing(now catalog.Time) {
 const (
 	healAsked   = iota // or there is nothing to do
 	healLater          // those who could copy it have enough to do
-	healNowhere        // no host without a copy has room, or nobody can copy it
+	healNowhere        // no host without a copy has room, the pool has none, or nobody can copy it
 )
 
 // healOne asks for the missing copies of one object.
-func (s *Service) healOne(key string, targets []healTarget) int {
+func (s *Service) healOne(now catalog.Time, key string, targets []healTarget) int {
 	h := s.healer
 	if _, busy := h.active[key]; busy {
 		return healAsked
@@ -271,20 +251,25 @@ func (s *Service) healOne(key string, targets []healTarget) int {
 		return healLater
 	}
 	names := h.places(&thin, copies, targets)
-	if len(names) == 0 {
+	if len(names) == 0 || h.room < float64(thin.Size)*float64(len(names)) {
 		return healNowhere
 	}
 	tenant, plain := s.plainKey(key)
-	id, code := s.askForCopy(tenant, plain, source, names, dynamicLease{})
+	id, code := s.askForCopy(tenant, plain, source, names, dynamicLease{}, purpose{key: key})
 	if code != 0 {
 		return healLater // too many tasks wait
 	}
-	a := healing{id, wireID(source.Client), thin.Size, names}
-	h.active[key] = a
-	h.asked[a.client]++
+	e := errand{task: id, client: wireID(source.Client), size: thin.Size, to: names}
+	h.active[key] = e
+	h.asked[e.client]++
 	for _, name := range names {
 		h.coming[name] += thin.Size
 	}
+	if len(names) < thin.Wanted-thin.Copies { // for the others there is no host now
+		h.unhelped++
+		h.again = max(h.again, now+limits.HealAgainMs)
+	}
+	h.room -= float64(thin.Size) * float64(len(names))
 	h.budget -= int64(min(thin.Size*uint64(len(names)), 1<<62))
 	return healAsked
 }
@@ -307,15 +292,17 @@ type healTarget struct {
 	used, size, large uint64
 }
 
-// healTargets lists the segments that take copies. A task names a segment by its name, so one that shares it is none.
-func (s *Service) healTargets() (targets []healTarget) {
+// healTargets lists the segments that take copies. A task names a segment by its name, so one that shares it is none; nor is
+// one whose host comes and goes.
+func (s *Service) healTargets(now catalog.Time) (targets []healTarget) {
 	named := map[string]int{}
 	list := s.cat.AllSegments()
 	for i := range list {
 		named[list[i].Name]++
 	}
 	for i := range list {
-		if st := &list[i]; named[st.Name] == 1 && st.Status == catalog.SegmentOK && st.Stage == catalog.StageActive {
+		st := &list[i]
+		if named[st.Name] == 1 && st.Status == catalog.SegmentOK && st.Stage == catalog.StageActive && s.healer.steady.takes(now, st.ID, st.Host()) {
 			targets = append(targets, healTarget{st.Name, st.Host(), st.Used, st.Size, st.LargestFree})
 		}
 	}
@@ -330,7 +317,7 @@ func (h *healer) places(thin *catalog.Thin, copies []catalog.Copy, targets []hea
 		hosts[copies[i].Host] = true
 	}
 	for len(names) < thin.Wanted-thin.Copies {
-		best, least := -1, limits.HealFullShare
+		best, least := -1, h.full
 		for i := range targets {
 			t := &targets[i]
 			use := float64(t.used+h.coming[t.name]+thin.Size) / float64(t.size)

@@ -159,7 +159,7 @@ func TestHealBudget(t *testing.T) {
 
 // TestHealPlaces looks at where copies go.
 func TestHealPlaces(t *testing.T) {
-	h := &healer{coming: map[string]uint64{"busy": 500}}
+	h := &healer{coming: map[string]uint64{"busy": 500}, full: limits.HealFullShare}
 	targets := []healTarget{
 		{"same", "x", 0, 1000, 1000},
 		{"full", "y", 900, 1000, 100},

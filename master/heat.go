@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,12 +42,17 @@ type heat struct {
 	mu     sync.Mutex
 	leases map[dynamicLease]catalog.Time // issued, and when each is over
 	acts   map[string]action             // what was done last about a key
+
+	grown         atomic.Int64  // objects that have copies made on demand
+	made, dropped atomic.Uint64 // such copies
 }
 
 type heatShard struct {
 	mu     sync.Mutex
 	window catalog.Time
 	reads  map[string]uint32
+	coolAt catalog.Time // when the window of those that have copies on demand is over
+	grown  map[string]grown
 }
 
 type hotKey struct {
@@ -72,14 +78,26 @@ func newHeat(c *Config) *heat {
 	return h
 }
 
-// read counts a read of an object that has few copies. When it is the one too many the key is looked at; a full queue drops
-// it, and the next window counts anew.
+func (h *heat) shardOf(kept string) *heatShard {
+	return &h.shards[maphash.String(h.seed, kept)%uint64(len(h.shards))]
+}
+
+// read counts a read of an object that has few copies, or such as were made on demand. When it is the one too many the key is
+// looked at; a full queue drops it, and the next window counts anew.
 func (h *heat) read(now catalog.Time, tenant, key, kept string, copies int) {
-	if h.mode == dynamicOff || copies >= h.most {
+	if h.mode == dynamicOff || copies >= h.most && h.grown.Load() == 0 {
 		return
 	}
-	sh := &h.shards[maphash.String(h.seed, kept)%uint64(len(h.shards))]
+	sh := h.shardOf(kept)
 	sh.mu.Lock()
+	if g, grew := sh.grown[kept]; grew {
+		g.reads++
+		sh.grown[kept] = g
+	}
+	if copies >= h.most {
+		sh.mu.Unlock()
+		return
+	}
 	if at := now - now%h.window; at != sh.window || sh.reads == nil {
 		sh.window, sh.reads = at, map[string]uint32{}
 	}
@@ -105,7 +123,7 @@ func (h *heat) may(now catalog.Time, kept string, copies int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, known := h.acts[kept]
-	if !known && len(h.acts) >= limits.HeatKeys {
+	if !known && len(h.acts) >= limits.HeatKeys || h.grown.Load() >= limits.HeatGrown {
 		return false
 	}
 	if known && now >= a.until && copies <= a.copies && now < a.at+limits.HeatBlockMs {
@@ -196,7 +214,7 @@ func (s *Service) replicateHot(now catalog.Time, k hotKey) {
 	}
 	lease := s.heat.issue(now, uint64(s.cat.ValueTime(k.kept)))
 	source := replicas[maphash.String(s.heat.seed, k.kept)%uint64(len(replicas))].Segment
-	if _, code := s.askForCopy(k.tenant, k.key, source, []string{target}, lease); code != 0 {
+	if _, code := s.askForCopy(k.tenant, k.key, source, []string{target}, lease, purpose{k.kept, true}); code != 0 {
 		s.log.Warn("a copy on demand could not be asked for", zap.String("key", shortened(k.key)), zap.String("code", code.String()))
 		return
 	}

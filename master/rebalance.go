@@ -3,9 +3,9 @@ package master
 import (
 	"go.uber.org/zap"
 
+	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/catalog"
 	"mooncake/internal/limits"
-	"mooncake/wire"
 )
 
 // balancer moves objects from the fullest segment to the emptiest, one pair at a time, as long as they are far apart: what is
@@ -13,42 +13,33 @@ import (
 // healing leaves of the bandwidth. Pinned and leased objects stay where they are, and so do those that have a copy on the
 // target's host. All of it is under healer.mu.
 type balancer struct {
-	on     bool
+	on     bool // always
+	once   bool // until they are even
 	going  bool // the segments were far apart, and are not close yet
-	active map[string]moving
+	active map[string]errand
 	shift  map[string]int64 // bytes under way, by segment: to it, or with a minus off it
 	pause  catalog.Time     // nothing before
-}
-
-// moving is one move that was asked for.
-type moving struct {
-	task     wire.UUID
-	from, to string
-	size     uint64
 }
 
 // stepBalance brings the moves on.
 func (s *Service) stepBalance(now catalog.Time) {
 	h := s.healer
 	b := &h.moves
-	if !b.on {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.hearBalance(now)
+	if !b.on && !b.once {
+		return
+	}
 	h.fill(now)
 	if now < b.pause || len(h.queue) > 0 || len(h.active) > 0 || h.walk != nil {
 		return
 	}
 	for h.budget > 0 && len(b.active) < h.tasks {
-		from, to, apart := b.pair(s.healTargets())
+		from, to, apart := b.pair(s.healTargets(now))
 		switch {
-		case !b.going && apart < limits.RebalanceStart, apart < limits.RebalanceStop:
-			if b.going && len(b.active) == 0 {
-				b.going = false
-				s.log.Info("the segments are even again", zap.String("action", "rebalance_ends"), zap.Uint64("objects", h.info.Moved), zap.Uint64("bytes", h.info.MovedBytes))
-			}
+		case !b.going && !b.once && apart < limits.RebalanceStart, apart < limits.RebalanceStop:
+			s.endBalance("the segments are even again")
 			return
 		case !b.going:
 			b.going = true
@@ -57,31 +48,84 @@ func (s *Service) stepBalance(now catalog.Time) {
 		}
 		if s.moveSome(now, from, to) == 0 {
 			b.pause = now + limits.RebalancePauseMs // all that was met is pinned, leased or there already
+			if b.once {
+				s.endBalance("nothing more can be moved from the fullest segment to the emptiest")
+			}
 			return
 		}
 	}
+}
+
+// endBalance ends the moving when nothing is under way any more.
+func (s *Service) endBalance(why string) {
+	h := s.healer
+	b := &h.moves
+	if len(b.active) > 0 {
+		return
+	}
+	if b.going || b.once {
+		s.log.Info(why, zap.String("action", "rebalance_ends"), zap.Uint64("objects", h.info.Moved), zap.Uint64("bytes", h.info.MovedBytes))
+	}
+	b.going, b.once = false, false
+}
+
+// Rebalance begins to make the segments even, once, or ends what goes on. What is on its way comes to its end. Nothing of it
+// outlives this leader.
+func (s *Service) Rebalance(stop bool) {
+	s.healer.mu.Lock()
+	defer s.healer.mu.Unlock()
+	b := &s.healer.moves
+	switch {
+	case stop:
+		b.on, b.once, b.going = false, false, false
+	case !b.on:
+		b.once = true
+	}
+	b.pause = 0
+}
+
+// mode says in a word whether objects move.
+func (b *balancer) mode() string {
+	switch {
+	case b.on:
+		return "always"
+	case b.once:
+		return "once"
+	}
+	return "off"
+}
+
+// rebalancing tells how far the moves are.
+func (s *Service) rebalancing(now catalog.Time) *mooncakev1.Rebalancing {
+	h := s.healer
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &h.moves
+	out := &mooncakev1.Rebalancing{
+		Mode: b.mode(), Going: b.going, MovingObjects: uint64(len(b.active)), MovedObjects: h.info.Moved, MovedBytes: h.info.MovedBytes, FailedMoves: h.info.FailedMoves,
+	}
+	if from, to, _ := b.pair(s.healTargets(now)); from != nil {
+		out.Fullest, out.FullestPercent = from.name, 100*float64(from.used)/float64(from.size)
+		out.Emptiest, out.EmptiestPercent = to.name, 100*float64(to.used)/float64(to.size)
+	}
+	return out
 }
 
 // hearBalance takes up how moves ended.
 func (s *Service) hearBalance(now catalog.Time) {
 	h := s.healer
 	b := &h.moves
-	for key, m := range b.active {
-		t, known := s.tasks.query(m.task)
-		switch {
-		case known && t.Status == wire.TaskStatusSuccess:
+	hear(s.tasks, b.active, func(_ string, m errand, done bool) {
+		if done {
 			h.info.Moved++
 			h.info.MovedBytes += m.size
-		case !known || t.Status == wire.TaskStatusFailed:
+		} else {
 			h.info.FailedMoves++
 			b.pause = now + limits.RebalancePauseMs
-		default:
-			continue
 		}
-		delete(b.active, key)
 		b.moved(m.from, int64(m.size))
-		b.moved(m.to, -int64(m.size))
-	}
+		b.moved(m.to[0], -int64(m.size))
+	})
 }
 
 // moved adds to what is under way.
@@ -128,7 +172,7 @@ func (s *Service) moveSome(now catalog.Time, from, to *healTarget) (asked int) {
 		if m, ok := s.askToBalance(key, from, to); ok {
 			b.active[key] = m
 			b.moved(m.from, -int64(m.size))
-			b.moved(m.to, int64(m.size))
+			b.moved(m.to[0], int64(m.size))
 			h.budget -= int64(m.size)
 			asked++
 		}
@@ -137,7 +181,7 @@ func (s *Service) moveSome(now catalog.Time, from, to *healTarget) (asked int) {
 }
 
 // askToBalance asks the owner of a segment to move an object, unless it has a copy on the target's host.
-func (s *Service) askToBalance(key string, from, to *healTarget) (moving, bool) {
+func (s *Service) askToBalance(key string, from, to *healTarget) (errand, bool) {
 	object, copies, _ := s.cat.ThinCopies(key, nil)
 	var source *catalog.SegmentInfo
 	for i := range copies {
@@ -145,13 +189,13 @@ func (s *Service) askToBalance(key string, from, to *healTarget) (moving, bool) 
 		case c.Segment.Name == from.name:
 			source = c.Segment
 		case c.Host == to.host:
-			return moving{}, false
+			return errand{}, false
 		}
 	}
 	if source == nil || object.Size > to.large || object.Size > to.size/limits.RebalanceShare {
-		return moving{}, false
+		return errand{}, false
 	}
 	tenant, plain := s.plainKey(key)
 	id, code := s.askForMove(tenant, plain, source, to.name)
-	return moving{id, from.name, to.name, object.Size}, code == 0
+	return errand{task: id, client: wireID(source.Client), size: object.Size, from: from.name, to: []string{to.name}}, code == 0
 }

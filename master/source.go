@@ -23,6 +23,7 @@ func (s *Service) Stats() metrics.Stats {
 		CorruptCopies: c.CorruptCopies, CorruptObjects: c.CorruptObjects, CorruptBytes: c.CorruptBytes,
 		HealWaiting: uint64(heal.Waiting), HealCopying: uint64(heal.Copying), HealUnhelped: uint64(heal.Unhelped), HealLooks: heal.Looks,
 		HealedObjects: heal.Objects, HealedBytes: heal.Bytes, HealFailures: heal.Failures,
+		HealSurplus: uint64(heal.Surplus), HealTrimmed: heal.Trimmed, HotObjects: uint64(heal.Hot), HotMade: heal.Made, HotDropped: heal.Dropped,
 		Moving: uint64(heal.Moving), MovedObjects: heal.Moved, MovedBytes: heal.MovedBytes, MoveFailures: heal.FailedMoves,
 		Refusals: refusalsBy(&c.Refusals), Journal: s.history.figures(),
 

@@ -22,6 +22,7 @@ type task struct {
 	client  wire.UUID
 	status  wire.TaskStatus
 	message string
+	purpose purpose // of a copy that the master itself wants
 	created catalog.Time
 	updated catalog.Time
 }
@@ -44,14 +45,15 @@ type taskBook struct {
 	pending    map[wire.UUID][]*task // by client, oldest first
 	waiting    int                   // in pending
 	processing int
-	finished   []*task // oldest first
+	finished   []*task          // oldest first
+	own        map[string]*task // copies that the master itself wants, by key
 }
 
 func newTaskBook(c *Config) *taskBook {
 	return &taskBook{
 		maxPending: c.MaxPendingTasks, maxProcessing: c.MaxProcessingTasks, maxFinished: c.MaxFinishedTasks,
 		pendingMs: c.PendingTaskTimeout.Milliseconds(), processingMs: c.ProcessingTaskTimeout.Milliseconds(), retries: uint32(c.MaxRetryAttempts),
-		byID: map[wire.UUID]*task{}, pending: map[wire.UUID][]*task{},
+		byID: map[wire.UUID]*task{}, pending: map[wire.UUID][]*task{}, own: map[string]*task{},
 	}
 }
 
@@ -60,23 +62,31 @@ func newTaskID() wire.UUID { return wire.UUID{Hi: rand.Uint64() | 1<<63, Lo: ran
 
 // add makes a task; false when there are too many.
 func (b *taskBook) add(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string) (wire.UUID, bool) {
-	id, ok := b.enter(now, kind, client, payload)
+	return b.addOwn(now, kind, client, payload, purpose{})
+}
+
+// addOwn is add for what the master itself wants.
+func (b *taskBook) addOwn(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string, why purpose) (wire.UUID, bool) {
+	id, ok := b.enter(now, kind, client, payload, why)
 	if ok && b.added != nil {
 		b.added(client)
 	}
 	return id, ok
 }
 
-func (b *taskBook) enter(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string) (wire.UUID, bool) {
+func (b *taskBook) enter(now catalog.Time, kind wire.TaskType, client wire.UUID, payload string, why purpose) (wire.UUID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiting >= b.maxPending {
 		return wire.UUID{}, false
 	}
-	t := &task{id: newTaskID(), kind: kind, payload: payload, client: client, created: now, updated: now}
+	t := &task{id: newTaskID(), kind: kind, payload: payload, client: client, purpose: why, created: now, updated: now}
 	b.byID[t.id] = t
 	b.pending[client] = append(b.pending[client], t)
 	b.waiting++
+	if why.key != "" {
+		b.own[why.key] = t
+	}
 	return t.id, true
 }
 
@@ -149,6 +159,7 @@ func (b *taskBook) finish(now catalog.Time, client wire.UUID, q *wire.TaskComple
 
 func (b *taskBook) end(now catalog.Time, t *task, status wire.TaskStatus, message string) {
 	t.status, t.message, t.updated, t.payload = status, shortened(message), now, ""
+	b.disown(t)
 	b.finished = append(b.finished, t)
 	for len(b.finished) > b.maxFinished {
 		delete(b.byID, b.finished[0].id)

@@ -64,6 +64,10 @@ type Stats struct {
 	// Objects that move from full segments to empty ones, and what was done.
 	Moving, MovedObjects, MovedBytes, MoveFailures uint64
 
+	// Objects with more copies than they are to have, or than they were put with because they are read much.
+	HealSurplus, HealTrimmed        uint64
+	HotObjects, HotMade, HotDropped uint64
+
 	Refusals []Refusal // puts refused for want of room
 }
 
@@ -216,6 +220,11 @@ var totals = []row{
 	{"mooncake_go_healed_objects_total", counter, "Objects that were copied again.", func(s *snapshot) uint64 { return s.HealedObjects }},
 	{"mooncake_go_healed_bytes_total", counter, "Bytes of the copies that were made again.", func(s *snapshot) uint64 { return s.HealedBytes }},
 	{"mooncake_go_heal_failures_total", counter, "Copies that were to be made again and failed.", func(s *snapshot) uint64 { return s.HealFailures }},
+	{"mooncake_go_heal_surplus_objects", gauge, "Objects with more copies than they are to have, because a segment came back after they had been copied again.", func(s *snapshot) uint64 { return s.HealSurplus }},
+	{"mooncake_go_heal_trimmed_copies_total", counter, "Copies taken away of objects that had more than they are to have.", func(s *snapshot) uint64 { return s.HealTrimmed }},
+	{"mooncake_go_hot_objects", gauge, "Objects that have further copies because they are read much.", func(s *snapshot) uint64 { return s.HotObjects }},
+	{"mooncake_go_hot_copies_made_total", counter, "Copies made of objects because they were read much.", func(s *snapshot) uint64 { return s.HotMade }},
+	{"mooncake_go_hot_copies_dropped_total", counter, "Such copies taken away because the object was read less.", func(s *snapshot) uint64 { return s.HotDropped }},
 	{"mooncake_go_rebalance_moving_objects", gauge, "Objects on their way from full segments to empty ones.", func(s *snapshot) uint64 { return s.Moving }},
 	{"mooncake_go_rebalanced_objects_total", counter, "Objects that were moved from full segments to empty ones.", func(s *snapshot) uint64 { return s.MovedObjects }},
 	{"mooncake_go_rebalanced_bytes_total", counter, "Bytes of these objects.", func(s *snapshot) uint64 { return s.MovedBytes }},

@@ -117,6 +117,22 @@ func (a adminScript) Tasks(_ context.Context, q *mooncakev1.TasksRequest) (*moon
 	return r, nil
 }
 
+func (a adminScript) Healing(context.Context, *mooncakev1.HealingRequest) (*mooncakev1.HealingReply, error) {
+	return &mooncakev1.HealingReply{
+		On: true, WaitingObjects: 120, CopyingObjects: 128, UnhelpedObjects: 3, SurplusObjects: 5, CopiedObjects: 52, CopiedBytes: gib, FailedCopies: 1,
+		CancelledCopies: 2, TrimmedCopies: 7, HotObjects: 4,
+		Rebalancing: &mooncakev1.Rebalancing{
+			Mode: "once", Going: true, MovingObjects: 16, MovedObjects: 200, MovedBytes: 3 * gib, FailedMoves: 1,
+			Fullest: "10.0.0.1:17111", FullestPercent: 81.25, Emptiest: "10.0.0.2:17111", EmptiestPercent: 12.5,
+		},
+	}, nil
+}
+
+func (a adminScript) Rebalance(context.Context, *mooncakev1.RebalanceRequest) (*mooncakev1.RebalanceReply, error) {
+	a.c.destroyed.Add(1)
+	return &mooncakev1.RebalanceReply{}, nil
+}
+
 func (a adminScript) Transfer(context.Context, *mooncakev1.TransferRequest) (*mooncakev1.TransferReply, error) {
 	a.c.destroyed.Add(1)
 	return &mooncakev1.TransferReply{Leader: &mooncakev1.Redirect{RpcAddress: "10.0.0.5:50051"}}, nil

@@ -84,7 +84,7 @@ func (e *env) root() *cobra.Command {
 	fs := root.PersistentFlags()
 	fs.StringVarP(&format, "output", "o", format, "how to print: table or json")
 	e.flags.add(fs)
-	root.AddCommand(e.status(), e.top(), e.segments(), e.segment(), e.clients(), e.objects(), e.bundles(), e.workloads(), e.drain(), e.tasks(), e.integrity(), e.slow(), e.snapshot(), e.ha(), e.bench(), e.doctor(), e.man())
+	root.AddCommand(e.status(), e.top(), e.segments(), e.segment(), e.clients(), e.objects(), e.bundles(), e.workloads(), e.drain(), e.healing(), e.rebalance(), e.tasks(), e.integrity(), e.slow(), e.snapshot(), e.ha(), e.bench(), e.doctor(), e.man())
 	return root
 }
 

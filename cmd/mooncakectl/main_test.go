@@ -24,6 +24,8 @@ func TestDryRun(t *testing.T) {
 		{"workloads", "rm", "kv"},
 		{"drain", "10.0.0.2:17111", "--to=10.0.0.1:17111"},
 		{"drain", "cancel", "9-3"},
+		{"rebalance", "start"},
+		{"rebalance", "stop"},
 	} {
 		c := scripted(t)
 		code, out, errs := c.ctl(t, "/", args...)

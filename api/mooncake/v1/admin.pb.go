@@ -752,6 +752,407 @@ func (x *Task) GetUpdatedMs() int64 {
 	return 0
 }
 
+// HealingRequest asks for nothing in particular.
+type HealingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealingRequest) Reset() {
+	*x = HealingRequest{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealingRequest) ProtoMessage() {}
+
+func (x *HealingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealingRequest.ProtoReflect.Descriptor instead.
+func (*HealingRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+// HealingReply tells of copies that are made again, taken away or moved. Counts of what was done are of this leader.
+type HealingReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Copies are made again.
+	On bool `protobuf:"varint,1,opt,name=on,proto3" json:"on,omitempty"`
+	// Objects that have too few copies, and were not asked for yet.
+	WaitingObjects uint64 `protobuf:"varint,2,opt,name=waiting_objects,json=waitingObjects,proto3" json:"waiting_objects,omitempty"`
+	// Objects of which copies were asked for.
+	CopyingObjects uint64 `protobuf:"varint,3,opt,name=copying_objects,json=copyingObjects,proto3" json:"copying_objects,omitempty"`
+	// Objects that could not be helped: no host without a copy has room, or it failed.
+	UnhelpedObjects uint64 `protobuf:"varint,4,opt,name=unhelped_objects,json=unhelpedObjects,proto3" json:"unhelped_objects,omitempty"`
+	// Objects with more copies than they are to have.
+	SurplusObjects uint64 `protobuf:"varint,5,opt,name=surplus_objects,json=surplusObjects,proto3" json:"surplus_objects,omitempty"`
+	// Objects that got their copies.
+	CopiedObjects uint64 `protobuf:"varint,6,opt,name=copied_objects,json=copiedObjects,proto3" json:"copied_objects,omitempty"`
+	// Their bytes.
+	CopiedBytes uint64 `protobuf:"varint,7,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
+	// Copies that failed.
+	FailedCopies uint64 `protobuf:"varint,8,opt,name=failed_copies,json=failedCopies,proto3" json:"failed_copies,omitempty"`
+	// Copies that were taken back before anybody had begun.
+	CancelledCopies uint64 `protobuf:"varint,9,opt,name=cancelled_copies,json=cancelledCopies,proto3" json:"cancelled_copies,omitempty"`
+	// Copies that were taken away because there were more than there are to be.
+	TrimmedCopies uint64 `protobuf:"varint,10,opt,name=trimmed_copies,json=trimmedCopies,proto3" json:"trimmed_copies,omitempty"`
+	// Objects that have copies because they are read much.
+	HotObjects uint64 `protobuf:"varint,11,opt,name=hot_objects,json=hotObjects,proto3" json:"hot_objects,omitempty"`
+	// How segments are made even.
+	Rebalancing   *Rebalancing `protobuf:"bytes,12,opt,name=rebalancing,proto3" json:"rebalancing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealingReply) Reset() {
+	*x = HealingReply{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealingReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealingReply) ProtoMessage() {}
+
+func (x *HealingReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealingReply.ProtoReflect.Descriptor instead.
+func (*HealingReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HealingReply) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *HealingReply) GetWaitingObjects() uint64 {
+	if x != nil {
+		return x.WaitingObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetCopyingObjects() uint64 {
+	if x != nil {
+		return x.CopyingObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetUnhelpedObjects() uint64 {
+	if x != nil {
+		return x.UnhelpedObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetSurplusObjects() uint64 {
+	if x != nil {
+		return x.SurplusObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetCopiedObjects() uint64 {
+	if x != nil {
+		return x.CopiedObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetCopiedBytes() uint64 {
+	if x != nil {
+		return x.CopiedBytes
+	}
+	return 0
+}
+
+func (x *HealingReply) GetFailedCopies() uint64 {
+	if x != nil {
+		return x.FailedCopies
+	}
+	return 0
+}
+
+func (x *HealingReply) GetCancelledCopies() uint64 {
+	if x != nil {
+		return x.CancelledCopies
+	}
+	return 0
+}
+
+func (x *HealingReply) GetTrimmedCopies() uint64 {
+	if x != nil {
+		return x.TrimmedCopies
+	}
+	return 0
+}
+
+func (x *HealingReply) GetHotObjects() uint64 {
+	if x != nil {
+		return x.HotObjects
+	}
+	return 0
+}
+
+func (x *HealingReply) GetRebalancing() *Rebalancing {
+	if x != nil {
+		return x.Rebalancing
+	}
+	return nil
+}
+
+// Rebalancing tells how far objects that move to emptier segments have come.
+type Rebalancing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// off, once (until the segments are even) or always.
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Objects move at the moment, or wait for their turn.
+	Going bool `protobuf:"varint,2,opt,name=going,proto3" json:"going,omitempty"`
+	// Objects on their way.
+	MovingObjects uint64 `protobuf:"varint,3,opt,name=moving_objects,json=movingObjects,proto3" json:"moving_objects,omitempty"`
+	// Objects that were moved.
+	MovedObjects uint64 `protobuf:"varint,4,opt,name=moved_objects,json=movedObjects,proto3" json:"moved_objects,omitempty"`
+	// Their bytes.
+	MovedBytes uint64 `protobuf:"varint,5,opt,name=moved_bytes,json=movedBytes,proto3" json:"moved_bytes,omitempty"`
+	// Moves that failed.
+	FailedMoves uint64 `protobuf:"varint,6,opt,name=failed_moves,json=failedMoves,proto3" json:"failed_moves,omitempty"`
+	// The fullest of the segments that take part, and its used share in percent.
+	Fullest string `protobuf:"bytes,7,opt,name=fullest,proto3" json:"fullest,omitempty"`
+	// In percent.
+	FullestPercent float64 `protobuf:"fixed64,8,opt,name=fullest_percent,json=fullestPercent,proto3" json:"fullest_percent,omitempty"`
+	// The emptiest, and its used share in percent.
+	Emptiest string `protobuf:"bytes,9,opt,name=emptiest,proto3" json:"emptiest,omitempty"`
+	// In percent.
+	EmptiestPercent float64 `protobuf:"fixed64,10,opt,name=emptiest_percent,json=emptiestPercent,proto3" json:"emptiest_percent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Rebalancing) Reset() {
+	*x = Rebalancing{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rebalancing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rebalancing) ProtoMessage() {}
+
+func (x *Rebalancing) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rebalancing.ProtoReflect.Descriptor instead.
+func (*Rebalancing) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Rebalancing) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Rebalancing) GetGoing() bool {
+	if x != nil {
+		return x.Going
+	}
+	return false
+}
+
+func (x *Rebalancing) GetMovingObjects() uint64 {
+	if x != nil {
+		return x.MovingObjects
+	}
+	return 0
+}
+
+func (x *Rebalancing) GetMovedObjects() uint64 {
+	if x != nil {
+		return x.MovedObjects
+	}
+	return 0
+}
+
+func (x *Rebalancing) GetMovedBytes() uint64 {
+	if x != nil {
+		return x.MovedBytes
+	}
+	return 0
+}
+
+func (x *Rebalancing) GetFailedMoves() uint64 {
+	if x != nil {
+		return x.FailedMoves
+	}
+	return 0
+}
+
+func (x *Rebalancing) GetFullest() string {
+	if x != nil {
+		return x.Fullest
+	}
+	return ""
+}
+
+func (x *Rebalancing) GetFullestPercent() float64 {
+	if x != nil {
+		return x.FullestPercent
+	}
+	return 0
+}
+
+func (x *Rebalancing) GetEmptiest() string {
+	if x != nil {
+		return x.Emptiest
+	}
+	return ""
+}
+
+func (x *Rebalancing) GetEmptiestPercent() float64 {
+	if x != nil {
+		return x.EmptiestPercent
+	}
+	return 0
+}
+
+// RebalanceRequest begins or ends a rebalancing.
+type RebalanceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// End it. What is on its way comes to its end.
+	Stop          bool `protobuf:"varint,1,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceRequest) Reset() {
+	*x = RebalanceRequest{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceRequest) ProtoMessage() {}
+
+func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RebalanceRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+// RebalanceReply tells how things are then.
+type RebalanceReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As of that moment.
+	Rebalancing   *Rebalancing `protobuf:"bytes,1,opt,name=rebalancing,proto3" json:"rebalancing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceReply) Reset() {
+	*x = RebalanceReply{}
+	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceReply) ProtoMessage() {}
+
+func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
+	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceReply.ProtoReflect.Descriptor instead.
+func (*RebalanceReply) Descriptor() ([]byte, []int) {
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RebalanceReply) GetRebalancing() *Rebalancing {
+	if x != nil {
+		return x.Rebalancing
+	}
+	return nil
+}
+
 // SaveSnapshotRequest asks for nothing in particular.
 type SaveSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -761,7 +1162,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +1174,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_admin_proto_msgTypes[9]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +1187,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 // SaveSnapshotReply is a piece of the file, or what the file is: the last message has that.
@@ -802,7 +1203,7 @@ type SaveSnapshotReply struct {
 
 func (x *SaveSnapshotReply) Reset() {
 	*x = SaveSnapshotReply{}
-	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1215,7 @@ func (x *SaveSnapshotReply) String() string {
 func (*SaveSnapshotReply) ProtoMessage() {}
 
 func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_admin_proto_msgTypes[10]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1228,7 @@ func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotReply.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SaveSnapshotReply) GetData() []byte {
@@ -863,7 +1264,7 @@ type SavedSnapshot struct {
 
 func (x *SavedSnapshot) Reset() {
 	*x = SavedSnapshot{}
-	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1276,7 @@ func (x *SavedSnapshot) String() string {
 func (*SavedSnapshot) ProtoMessage() {}
 
 func (x *SavedSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_admin_proto_msgTypes[11]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1289,7 @@ func (x *SavedSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedSnapshot.ProtoReflect.Descriptor instead.
 func (*SavedSnapshot) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SavedSnapshot) GetLast() uint64 {
@@ -935,7 +1336,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1348,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_admin_proto_msgTypes[12]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1361,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 // TransferReply says who leads now.
@@ -974,7 +1375,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1387,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_mooncake_v1_admin_proto_msgTypes[13]
+	mi := &file_mooncake_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1400,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_mooncake_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransferReply) GetLeader() *Redirect {
@@ -1076,7 +1477,40 @@ const file_mooncake_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"created_ms\x18\x06 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
-	"updated_ms\x18\a \x01(\x03R\tupdatedMs\"\x15\n" +
+	"updated_ms\x18\a \x01(\x03R\tupdatedMs\"\x10\n" +
+	"\x0eHealingRequest\"\xe2\x03\n" +
+	"\fHealingReply\x12\x0e\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\x12'\n" +
+	"\x0fwaiting_objects\x18\x02 \x01(\x04R\x0ewaitingObjects\x12'\n" +
+	"\x0fcopying_objects\x18\x03 \x01(\x04R\x0ecopyingObjects\x12)\n" +
+	"\x10unhelped_objects\x18\x04 \x01(\x04R\x0funhelpedObjects\x12'\n" +
+	"\x0fsurplus_objects\x18\x05 \x01(\x04R\x0esurplusObjects\x12%\n" +
+	"\x0ecopied_objects\x18\x06 \x01(\x04R\rcopiedObjects\x12!\n" +
+	"\fcopied_bytes\x18\a \x01(\x04R\vcopiedBytes\x12#\n" +
+	"\rfailed_copies\x18\b \x01(\x04R\ffailedCopies\x12)\n" +
+	"\x10cancelled_copies\x18\t \x01(\x04R\x0fcancelledCopies\x12%\n" +
+	"\x0etrimmed_copies\x18\n" +
+	" \x01(\x04R\rtrimmedCopies\x12\x1f\n" +
+	"\vhot_objects\x18\v \x01(\x04R\n" +
+	"hotObjects\x12:\n" +
+	"\vrebalancing\x18\f \x01(\v2\x18.mooncake.v1.RebalancingR\vrebalancing\"\xd1\x02\n" +
+	"\vRebalancing\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
+	"\x05going\x18\x02 \x01(\bR\x05going\x12%\n" +
+	"\x0emoving_objects\x18\x03 \x01(\x04R\rmovingObjects\x12#\n" +
+	"\rmoved_objects\x18\x04 \x01(\x04R\fmovedObjects\x12\x1f\n" +
+	"\vmoved_bytes\x18\x05 \x01(\x04R\n" +
+	"movedBytes\x12!\n" +
+	"\ffailed_moves\x18\x06 \x01(\x04R\vfailedMoves\x12\x18\n" +
+	"\afullest\x18\a \x01(\tR\afullest\x12'\n" +
+	"\x0ffullest_percent\x18\b \x01(\x01R\x0efullestPercent\x12\x1a\n" +
+	"\bemptiest\x18\t \x01(\tR\bemptiest\x12)\n" +
+	"\x10emptiest_percent\x18\n" +
+	" \x01(\x01R\x0femptiestPercent\"&\n" +
+	"\x10RebalanceRequest\x12\x12\n" +
+	"\x04stop\x18\x01 \x01(\bR\x04stop\"L\n" +
+	"\x0eRebalanceReply\x12:\n" +
+	"\vrebalancing\x18\x01 \x01(\v2\x18.mooncake.v1.RebalancingR\vrebalancing\"\x15\n" +
 	"\x13SaveSnapshotRequest\"U\n" +
 	"\x11SaveSnapshotReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12,\n" +
@@ -1089,11 +1523,13 @@ const file_mooncake_v1_admin_proto_rawDesc = "" +
 	"\x06sha256\x18\x05 \x01(\tR\x06sha256\"\x11\n" +
 	"\x0fTransferRequest\">\n" +
 	"\rTransferReply\x12-\n" +
-	"\x06leader\x18\x01 \x01(\v2\x15.mooncake.v1.RedirectR\x06leader2\xe1\x02\n" +
+	"\x06leader\x18\x01 \x01(\v2\x15.mooncake.v1.RedirectR\x06leader2\xed\x03\n" +
 	"\x05Admin\x12>\n" +
 	"\x06Status\x12\x1a.mooncake.v1.StatusRequest\x1a\x18.mooncake.v1.StatusReply\x12A\n" +
 	"\aClients\x12\x1b.mooncake.v1.ClientsRequest\x1a\x19.mooncake.v1.ClientsReply\x12;\n" +
-	"\x05Tasks\x12\x19.mooncake.v1.TasksRequest\x1a\x17.mooncake.v1.TasksReply\x12R\n" +
+	"\x05Tasks\x12\x19.mooncake.v1.TasksRequest\x1a\x17.mooncake.v1.TasksReply\x12A\n" +
+	"\aHealing\x12\x1b.mooncake.v1.HealingRequest\x1a\x19.mooncake.v1.HealingReply\x12G\n" +
+	"\tRebalance\x12\x1d.mooncake.v1.RebalanceRequest\x1a\x1b.mooncake.v1.RebalanceReply\x12R\n" +
 	"\fSaveSnapshot\x12 .mooncake.v1.SaveSnapshotRequest\x1a\x1e.mooncake.v1.SaveSnapshotReply0\x01\x12D\n" +
 	"\bTransfer\x12\x1c.mooncake.v1.TransferRequest\x1a\x1a.mooncake.v1.TransferReplyB%Z#mooncake/api/mooncake/v1;mooncakev1b\x06proto3"
 
@@ -1109,7 +1545,7 @@ func file_mooncake_v1_admin_proto_rawDescGZIP() []byte {
 	return file_mooncake_v1_admin_proto_rawDescData
 }
 
-var file_mooncake_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_mooncake_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_mooncake_v1_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: mooncake.v1.StatusRequest
 	(*StatusReply)(nil),         // 1: mooncake.v1.StatusReply
@@ -1120,41 +1556,52 @@ var file_mooncake_v1_admin_proto_goTypes = []any{
 	(*TasksRequest)(nil),        // 6: mooncake.v1.TasksRequest
 	(*TasksReply)(nil),          // 7: mooncake.v1.TasksReply
 	(*Task)(nil),                // 8: mooncake.v1.Task
-	(*SaveSnapshotRequest)(nil), // 9: mooncake.v1.SaveSnapshotRequest
-	(*SaveSnapshotReply)(nil),   // 10: mooncake.v1.SaveSnapshotReply
-	(*SavedSnapshot)(nil),       // 11: mooncake.v1.SavedSnapshot
-	(*TransferRequest)(nil),     // 12: mooncake.v1.TransferRequest
-	(*TransferReply)(nil),       // 13: mooncake.v1.TransferReply
-	nil,                         // 14: mooncake.v1.Holdings.PutRefusalsEntry
-	(*Redirect)(nil),            // 15: mooncake.v1.Redirect
-	(*Uuid)(nil),                // 16: mooncake.v1.Uuid
+	(*HealingRequest)(nil),      // 9: mooncake.v1.HealingRequest
+	(*HealingReply)(nil),        // 10: mooncake.v1.HealingReply
+	(*Rebalancing)(nil),         // 11: mooncake.v1.Rebalancing
+	(*RebalanceRequest)(nil),    // 12: mooncake.v1.RebalanceRequest
+	(*RebalanceReply)(nil),      // 13: mooncake.v1.RebalanceReply
+	(*SaveSnapshotRequest)(nil), // 14: mooncake.v1.SaveSnapshotRequest
+	(*SaveSnapshotReply)(nil),   // 15: mooncake.v1.SaveSnapshotReply
+	(*SavedSnapshot)(nil),       // 16: mooncake.v1.SavedSnapshot
+	(*TransferRequest)(nil),     // 17: mooncake.v1.TransferRequest
+	(*TransferReply)(nil),       // 18: mooncake.v1.TransferReply
+	nil,                         // 19: mooncake.v1.Holdings.PutRefusalsEntry
+	(*Redirect)(nil),            // 20: mooncake.v1.Redirect
+	(*Uuid)(nil),                // 21: mooncake.v1.Uuid
 }
 var file_mooncake_v1_admin_proto_depIdxs = []int32{
-	15, // 0: mooncake.v1.StatusReply.leader:type_name -> mooncake.v1.Redirect
+	20, // 0: mooncake.v1.StatusReply.leader:type_name -> mooncake.v1.Redirect
 	2,  // 1: mooncake.v1.StatusReply.holdings:type_name -> mooncake.v1.Holdings
-	14, // 2: mooncake.v1.Holdings.put_refusals:type_name -> mooncake.v1.Holdings.PutRefusalsEntry
+	19, // 2: mooncake.v1.Holdings.put_refusals:type_name -> mooncake.v1.Holdings.PutRefusalsEntry
 	5,  // 3: mooncake.v1.ClientsReply.clients:type_name -> mooncake.v1.Client
-	16, // 4: mooncake.v1.Client.id:type_name -> mooncake.v1.Uuid
+	21, // 4: mooncake.v1.Client.id:type_name -> mooncake.v1.Uuid
 	8,  // 5: mooncake.v1.TasksReply.tasks:type_name -> mooncake.v1.Task
-	16, // 6: mooncake.v1.Task.id:type_name -> mooncake.v1.Uuid
-	16, // 7: mooncake.v1.Task.client:type_name -> mooncake.v1.Uuid
-	11, // 8: mooncake.v1.SaveSnapshotReply.end:type_name -> mooncake.v1.SavedSnapshot
-	15, // 9: mooncake.v1.TransferReply.leader:type_name -> mooncake.v1.Redirect
-	0,  // 10: mooncake.v1.Admin.Status:input_type -> mooncake.v1.StatusRequest
-	3,  // 11: mooncake.v1.Admin.Clients:input_type -> mooncake.v1.ClientsRequest
-	6,  // 12: mooncake.v1.Admin.Tasks:input_type -> mooncake.v1.TasksRequest
-	9,  // 13: mooncake.v1.Admin.SaveSnapshot:input_type -> mooncake.v1.SaveSnapshotRequest
-	12, // 14: mooncake.v1.Admin.Transfer:input_type -> mooncake.v1.TransferRequest
-	1,  // 15: mooncake.v1.Admin.Status:output_type -> mooncake.v1.StatusReply
-	4,  // 16: mooncake.v1.Admin.Clients:output_type -> mooncake.v1.ClientsReply
-	7,  // 17: mooncake.v1.Admin.Tasks:output_type -> mooncake.v1.TasksReply
-	10, // 18: mooncake.v1.Admin.SaveSnapshot:output_type -> mooncake.v1.SaveSnapshotReply
-	13, // 19: mooncake.v1.Admin.Transfer:output_type -> mooncake.v1.TransferReply
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	21, // 6: mooncake.v1.Task.id:type_name -> mooncake.v1.Uuid
+	21, // 7: mooncake.v1.Task.client:type_name -> mooncake.v1.Uuid
+	11, // 8: mooncake.v1.HealingReply.rebalancing:type_name -> mooncake.v1.Rebalancing
+	11, // 9: mooncake.v1.RebalanceReply.rebalancing:type_name -> mooncake.v1.Rebalancing
+	16, // 10: mooncake.v1.SaveSnapshotReply.end:type_name -> mooncake.v1.SavedSnapshot
+	20, // 11: mooncake.v1.TransferReply.leader:type_name -> mooncake.v1.Redirect
+	0,  // 12: mooncake.v1.Admin.Status:input_type -> mooncake.v1.StatusRequest
+	3,  // 13: mooncake.v1.Admin.Clients:input_type -> mooncake.v1.ClientsRequest
+	6,  // 14: mooncake.v1.Admin.Tasks:input_type -> mooncake.v1.TasksRequest
+	9,  // 15: mooncake.v1.Admin.Healing:input_type -> mooncake.v1.HealingRequest
+	12, // 16: mooncake.v1.Admin.Rebalance:input_type -> mooncake.v1.RebalanceRequest
+	14, // 17: mooncake.v1.Admin.SaveSnapshot:input_type -> mooncake.v1.SaveSnapshotRequest
+	17, // 18: mooncake.v1.Admin.Transfer:input_type -> mooncake.v1.TransferRequest
+	1,  // 19: mooncake.v1.Admin.Status:output_type -> mooncake.v1.StatusReply
+	4,  // 20: mooncake.v1.Admin.Clients:output_type -> mooncake.v1.ClientsReply
+	7,  // 21: mooncake.v1.Admin.Tasks:output_type -> mooncake.v1.TasksReply
+	10, // 22: mooncake.v1.Admin.Healing:output_type -> mooncake.v1.HealingReply
+	13, // 23: mooncake.v1.Admin.Rebalance:output_type -> mooncake.v1.RebalanceReply
+	15, // 24: mooncake.v1.Admin.SaveSnapshot:output_type -> mooncake.v1.SaveSnapshotReply
+	18, // 25: mooncake.v1.Admin.Transfer:output_type -> mooncake.v1.TransferReply
+	19, // [19:26] is the sub-list for method output_type
+	12, // [12:19] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_mooncake_v1_admin_proto_init() }
@@ -1169,7 +1616,7 @@ func file_mooncake_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooncake_v1_admin_proto_rawDesc), len(file_mooncake_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

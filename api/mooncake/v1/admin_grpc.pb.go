@@ -24,6 +24,8 @@ const (
 	Admin_Status_FullMethodName       = "/mooncake.v1.Admin/Status"
 	Admin_Clients_FullMethodName      = "/mooncake.v1.Admin/Clients"
 	Admin_Tasks_FullMethodName        = "/mooncake.v1.Admin/Tasks"
+	Admin_Healing_FullMethodName      = "/mooncake.v1.Admin/Healing"
+	Admin_Rebalance_FullMethodName    = "/mooncake.v1.Admin/Rebalance"
 	Admin_SaveSnapshot_FullMethodName = "/mooncake.v1.Admin/SaveSnapshot"
 	Admin_Transfer_FullMethodName     = "/mooncake.v1.Admin/Transfer"
 )
@@ -40,6 +42,11 @@ type AdminClient interface {
 	Clients(ctx context.Context, in *ClientsRequest, opts ...grpc.CallOption) (*ClientsReply, error)
 	// Tasks lists the copies and moves that clients were asked for, ended ones as long as they are remembered.
 	Tasks(ctx context.Context, in *TasksRequest, opts ...grpc.CallOption) (*TasksReply, error)
+	// Healing tells how far objects with too few, or too many, copies have come, and objects that move to emptier segments.
+	Healing(ctx context.Context, in *HealingRequest, opts ...grpc.CallOption) (*HealingReply, error)
+	// Rebalance has objects move from the fullest segments to the emptiest until these are even, or ends that. It goes with the
+	// leader.
+	Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceReply, error)
 	// SaveSnapshot sends all that is kept for good at the moment, as a file: objects, segments, rules, metadata; no bytes of
 	// objects. Only a master with --data_dir or --enable_ha has that. One is made at a time.
 	SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SaveSnapshotReply], error)
@@ -80,6 +87,26 @@ func (c *adminClient) Tasks(ctx context.Context, in *TasksRequest, opts ...grpc.
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TasksReply)
 	err := c.cc.Invoke(ctx, Admin_Tasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Healing(ctx context.Context, in *HealingRequest, opts ...grpc.CallOption) (*HealingReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HealingReply)
+	err := c.cc.Invoke(ctx, Admin_Healing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebalanceReply)
+	err := c.cc.Invoke(ctx, Admin_Rebalance_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +154,11 @@ type AdminServer interface {
 	Clients(context.Context, *ClientsRequest) (*ClientsReply, error)
 	// Tasks lists the copies and moves that clients were asked for, ended ones as long as they are remembered.
 	Tasks(context.Context, *TasksRequest) (*TasksReply, error)
+	// Healing tells how far objects with too few, or too many, copies have come, and objects that move to emptier segments.
+	Healing(context.Context, *HealingRequest) (*HealingReply, error)
+	// Rebalance has objects move from the fullest segments to the emptiest until these are even, or ends that. It goes with the
+	// leader.
+	Rebalance(context.Context, *RebalanceRequest) (*RebalanceReply, error)
 	// SaveSnapshot sends all that is kept for good at the moment, as a file: objects, segments, rules, metadata; no bytes of
 	// objects. Only a master with --data_dir or --enable_ha has that. One is made at a time.
 	SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SaveSnapshotReply]) error
@@ -151,6 +183,12 @@ func (UnimplementedAdminServer) Clients(context.Context, *ClientsRequest) (*Clie
 }
 func (UnimplementedAdminServer) Tasks(context.Context, *TasksRequest) (*TasksReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Tasks not implemented")
+}
+func (UnimplementedAdminServer) Healing(context.Context, *HealingRequest) (*HealingReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Healing not implemented")
+}
+func (UnimplementedAdminServer) Rebalance(context.Context, *RebalanceRequest) (*RebalanceReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rebalance not implemented")
 }
 func (UnimplementedAdminServer) SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SaveSnapshotReply]) error {
 	return status.Error(codes.Unimplemented, "method SaveSnapshot not implemented")
@@ -233,6 +271,42 @@ func _Admin_Tasks_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Healing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HealingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Healing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Healing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Healing(ctx, req.(*HealingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Rebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Rebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Rebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Rebalance(ctx, req.(*RebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_SaveSnapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(SaveSnapshotRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -280,6 +354,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Tasks",
 			Handler:    _Admin_Tasks_Handler,
+		},
+		{
+			MethodName: "Healing",
+			Handler:    _Admin_Healing_Handler,
+		},
+		{
+			MethodName: "Rebalance",
+			Handler:    _Admin_Rebalance_Handler,
 		},
 		{
 			MethodName: "Transfer",
