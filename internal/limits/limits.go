@@ -1436,6 +1436,8 @@ const (
 	RowSlab = 512
 	// RowKeys bounds the keys of maps that are remembered while a column is read: more than its rows have in common.
 	RowKeys = 256
+)
+
 // Many keys in one call.
 const (
 	// WireSharedItems is from how many elements of a container on the strings of a message are cut from one copy of it: with
