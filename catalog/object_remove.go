@@ -3,6 +3,7 @@ package catalog
 import (
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"mooncake/internal/limits"
 )
@@ -85,25 +86,10 @@ func (c *Catalog) setClosing(n name, flag uint8) {
 }
 
 func (c *Catalog) remove(now Time, n name, force bool) error {
-	r := c.s.record(n)
-	sh := c.s.shard(c.s.hash(r.key()))
-	sh.mu.Lock()
-	// Under the shard's lock, so that no reader is told of a lease that this removal then breaks.
-	if !force && c.leased(r, now) && !c.s.allLost(n) {
-		sh.mu.Unlock()
-		return ErrHasLease
+	lost, err := c.hideToRemove(now, n, force)
+	if err != nil {
+		return err
 	}
-	lost := c.s.allLost(n)
-	if _, busy := c.trivial[r.key()]; busy && !lost {
-		sh.mu.Unlock()
-		return ErrReplicationTask
-	}
-	if !lost && (r.isOpen() || r.marks&markReplaced != 0 || !force && c.writingFile(r.key())) {
-		sh.mu.Unlock()
-		return ErrNotReady
-	}
-	r.flags |= flagHidden
-	sh.mu.Unlock()
 	until, handed := c.held(n, now)
 	c.begin()
 	if !lost {
@@ -111,7 +97,7 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		c.commit()
 		return nil
 	}
-	key := strings.Clone(r.key()) // the record goes before the name is used
+	key := strings.Clone(c.s.record(n).key()) // the record goes before the name is used
 	c.noteLost(now, n)
 	c.commit()
 	// A write under way has the key now. If its memory is lost as well, the object has to go as a whole: else it would depend
@@ -120,6 +106,29 @@ func (c *Catalog) remove(now Time, n name, force bool) error {
 		return c.remove(now, n, force)
 	}
 	return ErrObjectNotFound
+}
+
+// hideToRemove makes an object absent for readers that is about to be removed, or says why it has to stay.
+func (c *Catalog) hideToRemove(now Time, n name, force bool) (lost bool, err error) {
+	r := c.s.record(n)
+	lost = c.s.allLost(n)
+	sh := c.s.shard(c.s.hash(r.key()))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	// Under the shard's lock, so that no reader is told of a lease that this removal then breaks.
+	if !force && c.leased(r, now) && !lost {
+		return lost, ErrHasLease
+	}
+	if len(c.trivial) > 0 && !lost {
+		if _, busy := c.trivial[r.key()]; busy {
+			return lost, ErrReplicationTask
+		}
+	}
+	if !lost && (r.isOpen() || r.marks&markReplaced != 0 || !force && c.writingFile(r.key())) {
+		return lost, ErrNotReady
+	}
+	r.flags |= flagHidden
+	return lost, nil
 }
 
 // noteLost decides that an object goes of which every copy is lost, with what was being written.
@@ -183,22 +192,62 @@ func (c *Catalog) removeWhole(now Time, key string, force bool) error {
 	return c.removeFromDisk(now, key, force)
 }
 
+// removeSlice removes some of all objects. What nothing else hangs on goes in one decision: a million decisions would cost
+// more than what they decide.
 func (c *Catalog) removeSlice(now Time, at *cursor, force bool) (removed int64, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.warmScan(*at)
+	c.begin()
 	for range limits.CatalogSliceItems {
 		n := c.s.scan(at)
 		if n == 0 {
+			c.commit()
 			return removed, false
 		}
-		if c.s.segments.dying != nil && !c.s.prune(n) || c.s.record(n).marks&markStaged != 0 {
+		if c.s.segments.dying != nil || c.s.allLost(n) || c.s.copyOf(n) != 0 {
+			c.commit()
+			if (c.s.segments.dying == nil || c.s.prune(n)) && c.s.record(n).marks&markStaged == 0 && c.remove(now, n, force) == nil {
+				removed++
+			}
+			c.begin()
 			continue
 		}
-		if c.remove(now, n, force) == nil {
+		if c.s.record(n).marks&markStaged != 0 {
+			continue
+		}
+		if _, err := c.hideToRemove(now, n, force); err == nil {
+			until, handed := c.held(n, now)
+			c.noteDrop(now, n, CauseRemove, until, handed)
 			removed++
 		}
 	}
+	c.commit()
 	return removed, true
+}
+
+// warmScan asks for the memory that removing the next records of a walk will touch: the records come in the order of
+// memory, but their places in the index and their neighbours in lists lie anywhere.
+func (c *Catalog) warmScan(at cursor) {
+	if c.s.arena.held.Load() < limits.CatalogWarmBytes {
+		return
+	}
+	for range limits.CatalogSliceItems {
+		n := c.s.scan(&at)
+		if n == 0 {
+			return
+		}
+		r := c.s.record(n)
+		hash := c.s.hash(r.key())
+		if slots := c.s.shard(hash).table.slots; len(slots) > 0 {
+			prefetch(unsafe.Pointer(&slots[int(uint32(hash))&(len(slots)-1)]))
+		}
+		for _, other := range [...]name{r.segPrev, r.segNext, r.prev, r.next} {
+			if other != 0 {
+				prefetch(c.s.arena.at(other))
+			}
+		}
+	}
 }
 
 // ClearReplicas takes away an object's replicas on the segments of a name, or the whole object when the name is "". Only

@@ -86,3 +86,65 @@ func spentNs(b *testing.B) int64 {
 	}
 	return u.Utime.Nano() + u.Stime.Nano()
 }
+
+// BenchmarkRemoveAll takes a million objects away in one call.
+func BenchmarkRemoveAll(b *testing.B) {
+	const objects = 1_000_000
+	for range b.N {
+		b.StopTimer()
+		c, _ := benchCatalog(b, 0)
+		o := one()
+		for i := range objects {
+			key := fmt.Sprintf("%040x", uint64(i)*0x9e3779b97f4a7c15)
+			if _, err := c.PutStart(2, bob, key, 4096, o, nil); err != nil {
+				b.Fatal(err)
+			}
+			if err := c.PutEnd(3, bob, key, 0, false, ReplicaTypeAll); err != nil {
+				b.Fatal(err)
+			}
+		}
+		before := spentNs(b)
+		b.StartTimer()
+		if n := c.RemoveMatching(4, nil, false); n != objects {
+			b.Fatalf("%d objects went, want %d", n, objects)
+		}
+		b.StopTimer()
+		b.ReportMetric(float64(spentNs(b)-before)/objects, "cpu-ns/object")
+		c.Close()
+		b.StartTimer()
+	}
+}
+
+// BenchmarkEvictGroup evicts one group of 200,000 members, which is one decision: the lock is held for all of it.
+func BenchmarkEvictGroup(b *testing.B) {
+	const members = 200_000
+	for range b.N {
+		b.StopTimer()
+		cfg := testConfig()
+		cfg.HighWatermark, cfg.EvictionRatio = 0.5, 0.1
+		c := New(cfg)
+		if err := c.MountSegment(0, alice, segmentNo(1, members*4096)); err != nil {
+			b.Fatal(err)
+		}
+		o := one()
+		o.Group = "all"
+		for i := range members {
+			key := fmt.Sprintf("%040x", uint64(i)*0x9e3779b97f4a7c15)
+			if _, err := c.PutStart(2, bob, key, 4096, o, nil); err != nil {
+				b.Fatal(err)
+			}
+			if err := c.PutEnd(3, bob, key, 0, false, ReplicaTypeAll); err != nil {
+				b.Fatal(err)
+			}
+		}
+		before := spentNs(b)
+		b.StartTimer()
+		if out := c.Sweep(4); out.EvictedKeys != members {
+			b.Fatalf("%d members went, want %d", out.EvictedKeys, members)
+		}
+		b.StopTimer()
+		b.ReportMetric(float64(spentNs(b)-before)/1e6, "cpu-ms/group")
+		c.Close()
+		b.StartTimer()
+	}
+}

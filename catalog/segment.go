@@ -8,33 +8,43 @@ import (
 	"mooncake/catalog/alloc"
 )
 
-// A segment is a mounted range and what lies on it. Readers look at info, dead and stage.
+// A segment is a mounted range and what lies on it. Readers look at info, dead and stage. What a put looks at stands
+// together at the start: with a thousand segments every put meets one whose memory is in no cache.
 type segment struct {
+	number   uint32
+	asked    uint32        // the last put that took a range of it or cannot use it
+	stage    atomic.Uint32 // Stage of the client; only a leader knows it
+	dead     atomic.Bool   // unmounted; its replicas are out of sight and wait to be tidied
+	lost     bool          // they count as lost
+	state    uint8         // SegmentOK and so on
+	head     name          // list of replicas
+	objects  uint64
+	used     uint64         // bytes of replicas
+	space    *alloc.Alloc   // nil once unmounted
+	ground   alloc.Alloc    // what space points to
+	shares   []uint64       // bytes of replicas by share
+	fewShare [2]uint64      // what shares starts with
+	tenants  segmentTenants // bytes of replicas by tenant
+
 	info        SegmentInfo
-	number      uint32
-	dead        atomic.Bool   // unmounted; its replicas are out of sight and wait to be tidied
-	stage       atomic.Uint32 // Stage of the client; only a leader knows it
-	host        string        // what replicas keep apart
-	space       *alloc.Alloc
-	head        name // list of replicas
-	objects     uint64
-	used        uint64               // bytes of replicas
+	host        string               // what replicas keep apart
 	quarantined uint64               // bytes held back
 	held        map[uint64]heldRange // by offset
 	reading     uint64               // those of them that wait for readers only
 	counted     name                 // where the count of lost objects goes on
 	counting    bool                 // that count is not finished
 	walked      name                 // where the next look for what can be moved away goes on
-	shares      []uint64             // bytes of replicas by share
-	tenants     map[uint16]uint64    // bytes of replicas by tenant
-	lost        bool                 // they count as lost
-	state       uint8                // SegmentOK and so on
 	until       Time                 // with SegmentLeaving: when it goes
 	note        string               // of whoever set the state
-	asked       uint32               // the last put that took a range of it or cannot use it
 	closed      uint64               // bytes held back that a former leader may have given away
 	windows     [windowsOfSegment]window
 	grants      [windowsOfSegment]grant // only a leader has any
+}
+
+func newSegment(info *SegmentInfo) *segment {
+	seg := &segment{info: *info, ground: *alloc.New(info.Size), host: hostOf(&info.Segment), state: SegmentOK}
+	seg.space, seg.shares = &seg.ground, seg.fewShare[:0]
+	return seg
 }
 
 // free gives a range back to the free space.
@@ -94,7 +104,7 @@ func (t *segmentTable) share() {
 }
 
 func (t *segmentTable) mount(info *SegmentInfo) {
-	seg := &segment{info: *info, space: alloc.New(info.Size), host: hostOf(&info.Segment), state: SegmentOK}
+	seg := newSegment(info)
 	if n := len(t.numbers); n > 0 {
 		seg.number, t.numbers = t.numbers[n-1], t.numbers[:n-1]
 		t.list[seg.number] = seg
@@ -145,6 +155,7 @@ func (t *segmentTable) unmount(seg *segment) {
 	seg.dead.Store(true)
 	delete(t.byID, seg.info.ID)
 	seg.used, seg.quarantined, seg.reading, seg.closed, seg.space, seg.counting = 0, 0, 0, 0, nil, false
+	seg.ground = alloc.Alloc{}
 	t.dying = append(t.dying, seg)
 	if !t.stale.any {
 		t.stale = staleLists{any: true, names: map[string]struct{}{}, places: map[string]struct{}{}, owners: map[UUID]struct{}{}}

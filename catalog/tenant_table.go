@@ -78,12 +78,51 @@ func (t *tenantTable) find(name string) tenantEntry {
 	return tenantEntry{}
 }
 
+// segmentTenants are the bytes of tenants on one segment. Most segments carry one tenant: that one needs no map, which would
+// cost each put four lines of memory.
+type segmentTenants struct {
+	first  uint16
+	bytes  uint64 // of the first; 0: there is none
+	others map[uint16]uint64
+}
+
+func (st *segmentTenants) add(n uint16, size uint64) {
+	switch {
+	case st.bytes == 0 && len(st.others) == 0:
+		st.first, st.bytes = n, size
+	case st.bytes != 0 && st.first == n:
+		st.bytes += size
+	default:
+		if st.others == nil {
+			st.others = map[uint16]uint64{}
+		}
+		st.others[n] += size
+	}
+}
+
+func (st *segmentTenants) sub(n uint16, size uint64) {
+	if st.bytes != 0 && st.first == n {
+		st.bytes -= size
+	} else if st.others[n] -= size; st.others[n] == 0 {
+		delete(st.others, n)
+	}
+}
+
+// all yields every tenant that has bytes here.
+func (st *segmentTenants) all(yield func(n uint16, size uint64) bool) {
+	if st.bytes != 0 && !yield(st.first, st.bytes) {
+		return
+	}
+	for n, size := range st.others {
+		if !yield(n, size) {
+			return
+		}
+	}
+}
+
 // chargeTenant accounts a replica to a tenant; dischargeTenant takes it off again.
 func (t *tenantTable) chargeTenant(seg *segment, n uint16, size uint64) {
-	if seg.tenants == nil {
-		seg.tenants = map[uint16]uint64{}
-	}
-	seg.tenants[n] += size
+	seg.tenants.add(n, size)
 	e := &t.list[n]
 	e.bytes += size
 	if seg.lost {
@@ -92,9 +131,7 @@ func (t *tenantTable) chargeTenant(seg *segment, n uint16, size uint64) {
 }
 
 func (t *tenantTable) dischargeTenant(seg *segment, n uint16, size uint64) {
-	if seg.tenants[n] -= size; seg.tenants[n] == 0 {
-		delete(seg.tenants, n)
-	}
+	seg.tenants.sub(n, size)
 	e := &t.list[n]
 	e.bytes -= size
 	if seg.lost {
@@ -104,14 +141,14 @@ func (t *tenantTable) dischargeTenant(seg *segment, n uint16, size uint64) {
 
 // dischargeTenants takes off everything on a segment that goes; it does not count as lost any more.
 func (t *tenantTable) dischargeTenants(seg *segment) {
-	for n, size := range seg.tenants {
+	for n, size := range seg.tenants.all {
 		t.list[n].bytes -= size
 	}
-	seg.tenants = nil
+	seg.tenants = segmentTenants{}
 }
 
 func (t *tenantTable) setTenantsLost(seg *segment, lost bool) {
-	for n, size := range seg.tenants {
+	for n, size := range seg.tenants.all {
 		if lost {
 			t.list[n].lostBytes += size
 		} else {

@@ -99,8 +99,8 @@ func checkShares(t fataler, s *state) {
 		want := tenants[uint16(n)]
 		want.name = got.name
 		for _, seg := range s.segments.mounted {
-			got.bytes -= seg.tenants[uint16(n)]
-			want.bytes -= seg.tenants[uint16(n)]
+			got.bytes -= tenantBytes(seg, uint16(n))
+			want.bytes -= tenantBytes(seg, uint16(n))
 		}
 		if got != want || got.bytes != 0 {
 			t.Fatalf("tenant %q has %+v beyond what lies on segments, counted %+v", s.shares.name(uint16(n)), got, want)
@@ -150,4 +150,13 @@ func eachUnit(s *state, visit func(n name, u *unit)) {
 			visit(r.unit, s.unit(r.unit))
 		}
 	})
+}
+
+func tenantBytes(seg *segment, tenant uint16) (bytes uint64) {
+	for n, size := range seg.tenants.all {
+		if n == tenant {
+			bytes += size
+		}
+	}
+	return bytes
 }

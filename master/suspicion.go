@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,10 +49,19 @@ type suspectable interface {
 type owner struct {
 	reached map[string]bool // endpoints of its segments that answered once
 	mute    map[string]bool // those that did not answer when they were mounted
-	asked   catalog.Time    // when the last question was put
-	waiting bool            // a question about it is under way
-	revokes int             // writes to its segments given up since
+	greet   greeting
+	asked   catalog.Time // when the last question was put
+	waiting bool         // a question about it is under way
+	revokes int          // writes to its segments given up since
 	since   catalog.Time
+}
+
+// A greeting asks all endpoints of a client that have not answered yet. A client has one at most that waits or is under
+// way: with one for each of its mounts, a client of a thousand segments would be asked half a million times.
+type greeting struct {
+	waiting bool // it comes
+	running bool
+	again   bool // more was mounted while it ran
 }
 
 // question is one owner to be asked, and when the sign came.
@@ -122,7 +130,17 @@ func (s *suspicion) mounted(client catalog.UUID) {
 		}
 		s.owners[client] = &owner{reached: map[string]bool{}, mute: map[string]bool{}}
 	}
-	enqueue(s.greetings, client)
+	s.inviteLocked(client)
+}
+
+// inviteLocked sees to a greeting that begins after now.
+func (s *suspicion) inviteLocked(client catalog.UUID) {
+	switch g := &s.owners[client].greet; {
+	case g.running:
+		g.again = true
+	case !g.waiting:
+		g.waiting = enqueue(s.greetings, client)
+	}
 }
 
 // forgetIdle drops a client if it has no segments any more: one that went may be back already.
@@ -229,6 +247,25 @@ func (s *suspicion) silent(ctx context.Context, client catalog.UUID, endpoints [
 
 // greet learns which endpoints of a client answer.
 func (s *suspicion) greet(living context.Context, client catalog.UUID) {
+	s.mu.Lock()
+	o := s.owners[client]
+	if o != nil {
+		o.greet = greeting{running: true}
+	}
+	s.mu.Unlock()
+	s.greetEach(living, client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o == nil || s.owners[client] != o { // it went, and one that came back has a greeting of its own
+		return
+	}
+	again := o.greet.again
+	if o.greet = (greeting{}); again {
+		s.inviteLocked(client)
+	}
+}
+
+func (s *suspicion) greetEach(living context.Context, client catalog.UUID) {
 	ctx, cancel := context.WithTimeout(living, limits.ProbeGreetMs*time.Millisecond)
 	defer cancel()
 	for _, e := range s.endpoints(client) {
@@ -313,9 +350,14 @@ func (s *suspicion) endpoints(client catalog.UUID) (endpoints []string) {
 	if len(mounted) == 0 {
 		s.forget(client)
 	}
+	met := make(map[string]struct{}, len(mounted))
 	for i := range mounted {
 		e := mounted[i].Endpoint
-		if _, known := s.locate(e); (known || hostport.HasPort(e)) && !slices.Contains(endpoints, e) {
+		if _, again := met[e]; again {
+			continue
+		}
+		met[e] = struct{}{}
+		if _, known := s.locate(e); known || hostport.HasPort(e) {
 			endpoints = append(endpoints, e)
 		}
 	}

@@ -235,3 +235,62 @@ func TestQuestionsAreBounded(t *testing.T) {
 		t.Fatalf("%d questions wait", n)
 	}
 }
+
+func TestManyMountsAreOneGreeting(t *testing.T) {
+	endpoints := []string{"a:1", "b:1", "c:1"}
+	s := newStage(endpoints...)
+	for _, e := range endpoints {
+		s.silent[e] = true
+	}
+	for range 1000 {
+		s.suspicion.mounted(theOwner)
+	}
+	s.settle()
+	if !slices.Equal(s.asked, endpoints) {
+		t.Fatalf("a thousand mounts asked %d times (%v), want each endpoint once", len(s.asked), s.asked[:min(len(s.asked), 8)])
+	}
+	// What is mounted while a greeting runs may have come too late for it: there is one more, for all of it.
+	s.asked = nil
+	ask, during := s.ask, true
+	s.ask = func(ctx context.Context, address string) error {
+		if during {
+			during = false
+			s.owned.mount("a:1", "b:1", "c:1", "d:1")
+			for range 1000 {
+				s.suspicion.mounted(theOwner)
+			}
+		}
+		return ask(ctx, address)
+	}
+	s.suspicion.mounted(theOwner)
+	s.settle()
+	if want := []string{"a:1", "b:1", "c:1", "a:1", "b:1", "c:1", "d:1"}; !slices.Equal(s.asked, want) || !s.knows(theOwner, "d:1") {
+		t.Fatalf("asked %v, want %v", s.asked, want)
+	}
+	// And a mount after that asks again what stayed silent.
+	s.asked = nil
+	s.suspicion.mounted(theOwner)
+	s.settle()
+	if !slices.Equal(s.asked, endpoints) {
+		t.Fatalf("asked %v, want %v", s.asked, endpoints)
+	}
+}
+
+func TestGreetingOfOneThatWentAndCameBack(t *testing.T) {
+	s := newStage("a:1")
+	back := false
+	s.ask = func(context.Context, string) error {
+		if !back {
+			back = true
+			s.forget(theOwner)
+			s.suspicion.mounted(theOwner)
+			return errors.New("of the one that went")
+		}
+		return nil
+	}
+	s.suspicion.mounted(theOwner)
+	s.settle()
+	if !s.knows(theOwner, "a:1") {
+		t.Fatal("the one that came back was not asked")
+	}
+}
