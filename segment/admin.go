@@ -136,12 +136,16 @@ func (d *Daemon) serveResize(w http.ResponseWriter, r *http.Request) {
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, limits.SegmentOrderBytes))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&order); err != nil {
+	err := dec.Decode(&order)
+	if err == nil && dec.More() {
+		err = errors.New("something follows it")
+	}
+	if err != nil {
 		writeText(w, http.StatusBadRequest, "text/plain", "the order cannot be read: "+err.Error())
 		return
 	}
 	within := time.Duration(min(order.WithinMs, limits.SegmentDrainMaxMs+1)) * time.Millisecond
-	err := d.askResize(resizeOrder{order.Bytes, within})
+	err = d.askResize(resizeOrder{order.Bytes, within})
 	switch {
 	case errors.Is(err, errBusy):
 		writeText(w, http.StatusConflict, "text/plain", err.Error())

@@ -316,6 +316,7 @@ func TestAdminSocket(t *testing.T) {
 		{"POST", "/health", "", 404, ""},
 		{"POST", "/resize", "", 400, "cannot be read"},
 		{"POST", "/resize", `{"bites":1}`, 400, "bites"},
+		{"POST", "/resize", `{"bytes":8000000,"within_ms":1000}{"bytes":1}`, 400, "follows"},
 		{"POST", "/resize", `{"bytes":1,"within_ms":1000}`, 422, "started with"},
 		{"POST", "/resize", `{"bytes":8000000,"within_ms":1000}`, 202, `"target_bytes":8000000`},
 	} {
