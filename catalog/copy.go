@@ -208,6 +208,32 @@ func (c *Catalog) MoveRevoke(now Time, id UUID, key string) error {
 	return c.endCopy(now, id, key, CopyMove, false, false)
 }
 
+// AbortCopies ends the copies that a client has under way, and returns how many there were: whoever made them is gone and
+// nobody else ends them. Their ranges wait as long as those of a writer that was cut off.
+func (c *Catalog) AbortCopies(now Time, id UUID) (aborted int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, t := range c.trivial {
+		if t.client == id {
+			delete(c.trivial, key)
+			aborted++
+		}
+	}
+	var own []name
+	for st := range c.s.copies {
+		if c.s.owners.list[c.s.record(st).client].id == id {
+			own = append(own, st)
+		}
+	}
+	slices.Sort(own)
+	for _, st := range own {
+		c.begin()
+		c.noteAside(now, st, CauseAbort)
+		c.commit()
+	}
+	return aborted + len(own)
+}
+
 func (c *Catalog) endCopy(now Time, id UUID, key string, kind CopyKind, done, more bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,6 +26,7 @@ type copyWalk struct {
 	serial  uint64
 	ended   int // copies and moves that succeeded
 	trimmed int // copies that were taken away
+	aborted int // copies and moves of clients that began anew
 	begun   []begunCopy
 }
 
@@ -92,6 +93,12 @@ func (w *copyWalk) step() {
 	case 14:
 		w.endKeepsReadable(key, func() { _ = c.CopyRevoke(w.now, w.hosts[i], key); _ = c.MoveRevoke(w.now, w.hosts[i], key) })
 		w.trim(w.key())
+		if w.dice.IntN(2) == 0 {
+			w.endKeepsReadable(key, func() { w.aborted += c.AbortCopies(w.now, w.hosts[i]) })
+			if again := c.AbortCopies(w.now, w.hosts[i]); again != 0 {
+				w.t.Fatalf("%d copies of a client that has given up all", again)
+			}
+		}
 	case 15:
 		if _, err := c.UpsertStart(w.now, w.hosts[j], key, 1+w.dice.Uint64N(500), &PutOptions{Replicas: 1}, nil); err == nil {
 			_ = c.UpsertEnd(w.now, w.hosts[j], key, 0, false, ReplicaTypeAll)
@@ -165,7 +172,7 @@ func (w *copyWalk) endKeepsReadable(key string, end func()) {
 }
 
 func TestCopiesAtRandom(t *testing.T) {
-	ended, trimmed := 0, 0
+	ended, trimmed, aborted := 0, 0, 0
 	for seed := range uint64(16) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &copyWalk{t: t, r: newTest(t, testConfig()), dice: rand.New(rand.NewPCG(seed, 1)), now: 1_800_000_000_064, mounted: map[int]Segment{}}
@@ -184,9 +191,10 @@ func TestCopiesAtRandom(t *testing.T) {
 			w.r.compareSnapshot()
 			ended += w.ended
 			trimmed += w.trimmed
+			aborted += w.aborted
 		})
 	}
-	if ended < 100 || trimmed < 5 {
-		t.Errorf("only %d copies came to their end, and %d were taken away: the deeds do not meet each other", ended, trimmed)
+	if ended < 100 || trimmed < 5 || aborted < 5 {
+		t.Errorf("only %d copies came to their end, %d were taken away, %d given up: the deeds do not meet each other", ended, trimmed, aborted)
 	}
 }

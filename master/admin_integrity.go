@@ -36,9 +36,16 @@ func (a *Admin) scrubNow(w http.ResponseWriter, _ *http.Request) {
 	}{a.inspect.ScrubNow()})
 }
 
-// releaseCorrupt lets ranges be used again: those of the segment named, or all.
+// releaseCorrupt lets ranges be used again: those of the segment named, or all. A word that it does not know is refused: with a
+// slip of the pen in the name of the parameter it would be all of them.
 func (a *Admin) releaseCorrupt(w http.ResponseWriter, r *http.Request) {
-	raw, _ := queryValue(r.URL.RawQuery, "segment")
+	raw, given := queryValue(r.URL.RawQuery, "segment")
+	if given && raw == "" || !given && r.URL.RawQuery != "" || r.ContentLength > 0 {
+		replyJSON(w, http.StatusBadRequest, struct {
+			Error string `json:"error"`
+		}{"want ?segment=NAME, or nothing at all for the ranges of all segments"})
+		return
+	}
 	replyJSON(w, http.StatusOK, struct {
 		Ranges int `json:"released_ranges"`
 	}{a.inspect.ReleaseCorrupt(percentDecoded(raw))})

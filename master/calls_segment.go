@@ -69,6 +69,9 @@ func (s *Service) registerSegments() {
 func (s *Service) mount(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
 	err := checkTexts(&q.Segment)
 	if err == nil {
+		if s.startedAnew(q.ClientID, q.Segment.ID) {
+			s.giveUpCopies(q.ClientID)
+		}
 		err = s.cat.MountSegment(s.clock.Now(), clientID(q.ClientID), segmentIn(&q.Segment))
 	}
 	if err == nil {

@@ -273,6 +273,38 @@ func TestDaemonLeavesWithTooLittleRoom(t *testing.T) {
 	expect(t, "of another segment", r.Err, wire.ErrTaskNotFound)
 }
 
+// TestCopiesOfAKilledDaemon kills a daemon in the middle of a move and starts it again: the object is moved anew. Neither a further
+// region that is mounted nor a remount says that the process is another.
+func TestCopiesOfAKilledDaemon(t *testing.T) {
+	b := newBed(t)
+	p, q := b.daemonClient(wire.V13), b.daemonClient(wire.V13)
+	seg := p.mount("a", 1<<44, 8*mib)
+	more := p.mount("a~1", 1<<43, 8*mib)
+	q.mount("b", 1<<45, 8*mib)
+	p.putOn("a", "k0", 2*mib)
+	start := func() wire.ErrorCode {
+		return invoke(p, &wire.MoveStart, &wire.MoveStartRequest{ClientID: p.id, Key: "k0", Source: "a", Target: "b"}).Err
+	}
+	task, ok := b.service.tasks.add(b.service.clock.Now(), wire.TaskTypeReplicaMove, p.id, "{}")
+	if !ok || len(b.service.tasks.fetch(b.service.clock.Now(), p.id, 1)) != 1 {
+		t.Fatal("no task")
+	}
+	expect(t, "a move", start(), 0)
+	expect(t, "remount", invoke(p, &wire.ReMountSegment, &wire.ReMountSegmentRequest{Segments: []wire.Segment{seg, more}, ClientID: p.id}).Err, 0)
+	expect(t, "mount of a further region", invoke(p, &wire.MountSegment, &wire.MountSegmentRequest{Segment: more, ClientID: p.id}).Err, 0)
+	expect(t, "a second move", start(), wire.ErrObjectHasReplicationTask)
+	expect(t, "mount", invoke(p, &wire.MountSegment, &wire.MountSegmentRequest{Segment: seg, ClientID: p.id}).Err, 0)
+	if r, known := b.service.tasks.query(task); !known || r.Status != wire.TaskStatusFailed {
+		t.Errorf("the task is %v", r.Status)
+	}
+	expect(t, "what was there", p.get("k0").Err, 0)
+	end := &wire.MoveEndRequest{ClientID: p.id, Key: "k0"}
+	expect(t, "a late end", invoke(p, &wire.MoveEnd, end).Err, wire.ErrObjectNoReplicationTask)
+	expect(t, "a move after the restart", start(), 0)
+	expect(t, "its end", invoke(p, &wire.MoveEnd, end).Err, 0)
+	expect(t, "what was moved", p.get("k0").Err, 0)
+}
+
 // TestDaemonComesBack ends a daemon in its drain, as SIGKILL does, and starts it again: its segment stays, takes new objects and
 // keeps what is left on it. That a daemon only remounts, which one that drains may be asked to, changes nothing.
 func TestDaemonComesBack(t *testing.T) {

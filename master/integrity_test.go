@@ -146,6 +146,10 @@ func TestIntegrity(t *testing.T) {
 	expect(t, "ranges shown", len(page["corrupt_ranges"].([]any)), 1)
 	status, page = b.ask(http.MethodPost, "/api/v1/integrity/release?segment=b", "")
 	expect(t, "release of another segment", fmt.Sprint(status, page["released_ranges"]), "200 0")
+	for query, body := range map[string]string{"?segmnt=b": "", "?segment=": "", "": `{"segment":"b"}`} {
+		status, _ = b.ask(http.MethodPost, "/api/v1/integrity/release"+query, body)
+		expect(t, "release of "+query+body, status, http.StatusBadRequest)
+	}
 	status, page = b.ask(http.MethodPost, "/api/v1/integrity/release?segment=a", "")
 	expect(t, "release", fmt.Sprint(status, page["released_ranges"]), "200 1")
 	expect(t, "ranges left", b.service.Integrity().RangeCount, 0)

@@ -168,6 +168,21 @@ func (b *taskBook) end(now catalog.Time, t *task, status wire.TaskStatus, messag
 	}
 }
 
+// abandon ends what a client was working on, for it is not any more.
+func (b *taskBook) abandon(now catalog.Time, client wire.UUID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.processing == 0 {
+		return
+	}
+	for _, t := range b.byID {
+		if t.client == client && t.status == wire.TaskStatusProcessing {
+			b.processing--
+			b.end(now, t, wire.TaskStatusFailed, "the client was started again")
+		}
+	}
+}
+
 // query tells of a task.
 func (b *taskBook) query(id wire.UUID) (r wire.QueryTaskResponse, ok bool) {
 	b.mu.Lock()

@@ -22,6 +22,24 @@ const NoSocket = "none"
 // SocketSuffix ends the names of admin sockets; they begin like the arena's.
 const SocketSuffix = ".sock"
 
+// checkAdminSocket refuses a path that no socket can have.
+func (c *Config) checkAdminSocket() error {
+	path := c.AdminSocket
+	if path == "" || path == NoSocket {
+		return nil
+	}
+	if len(path) > limits.SegmentSocketPathBytes {
+		return fmt.Errorf("--admin_socket=%s has %d characters, at most %d are possible", path, len(path), limits.SegmentSocketPathBytes)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return fmt.Errorf("--admin_socket=%s: %s is no folder", path, filepath.Dir(path))
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("--admin_socket: %s is there and no socket", path)
+	}
+	return nil
+}
+
 // listenAdmin opens the socket by which the size is changed. It lies beside the state file, and only the daemon's own user and
 // root are let in: there is no other word for who may change what a host gives away. The lock of the arena is held, so what an
 // earlier run left there is nobody's.
@@ -34,15 +52,18 @@ func (d *Daemon) listenAdmin(cl *claim) error {
 		path, own = filepath.Join(d.cfg.stateDir(), arenaPrefix+cl.name+SocketSuffix), false
 	}
 	if len(path) > limits.SegmentSocketPathBytes {
-		if own {
-			return fmt.Errorf("--admin_socket=%s has %d characters, at most %d are possible", path, len(path), limits.SegmentSocketPathBytes)
-		}
 		d.log.Warn("no admin socket: its path would be too long; give one (--admin_socket)", zap.String("path", path))
 		return nil
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
 			return fmt.Errorf("--admin_socket: %s is there and no socket", path)
+		}
+		if own { // without a path of its own the daemon has a lock
+			if conn, err := net.Dial("unix", path); err == nil {
+				_ = conn.Close() // nothing was asked
+				return fmt.Errorf("--admin_socket: another process answers at %s", path)
+			}
 		}
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("--admin_socket: %w", err)
@@ -115,12 +136,16 @@ func (d *Daemon) serveResize(w http.ResponseWriter, r *http.Request) {
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, limits.SegmentOrderBytes))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&order); err != nil {
+	err := dec.Decode(&order)
+	if err == nil && dec.More() {
+		err = errors.New("something follows it")
+	}
+	if err != nil {
 		writeText(w, http.StatusBadRequest, "text/plain", "the order cannot be read: "+err.Error())
 		return
 	}
 	within := time.Duration(min(order.WithinMs, limits.SegmentDrainMaxMs+1)) * time.Millisecond
-	err := d.askResize(resizeOrder{order.Bytes, within})
+	err = d.askResize(resizeOrder{order.Bytes, within})
 	switch {
 	case errors.Is(err, errBusy):
 		writeText(w, http.StatusConflict, "text/plain", err.Error())

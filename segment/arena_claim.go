@@ -178,11 +178,26 @@ func claimName(c *Config, name string, first *State) (*claim, error) {
 		return nil, err
 	}
 	cl.file = f
+	removeUnfinished(cl.statePath)
 	if err := cl.inspect(c, first); err != nil {
 		f.Close()
 		return nil, &leftover{err}
 	}
 	return cl, nil
+}
+
+// removeUnfinished removes what a daemon left that was killed while it wrote its state file. The lock of the arena is held, so
+// nobody is writing now.
+func removeUnfinished(path string) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return // whoever reads the state file tells of it
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(path)+unfinishedMark) {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name())) // what cannot be removed does no harm
+		}
+	}
 }
 
 // inspect reads the state file and the arena's seal and says whether the segment is taken up again. Only pairs that

@@ -300,6 +300,25 @@ func TestHalvesThatCanBeMadeGood(t *testing.T) {
 	})
 }
 
+// TestUnfinishedStateFileGoes removes what a daemon left that was killed while it wrote its state file, and nobody else's.
+func TestUnfinishedStateFileGoes(t *testing.T) {
+	c := &Config{ShmDir: t.TempDir()}
+	ours, others := statePath(c, "a")+unfinishedMark+"123", statePath(c, "ab")+unfinishedMark+"123"
+	for _, path := range []string{ours, others} {
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cl, err := claimOne(c, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.abandon()
+	if exists(ours) || !exists(others) {
+		t.Errorf("there: ours %v, another's %v", exists(ours), exists(others))
+	}
+}
+
 func TestAbandonedStartLeavesNoTrace(t *testing.T) {
 	c := smallConfig(t)
 	cl, err := claimArena(c)

@@ -136,7 +136,7 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.validateAccess, c.validateStream, c.Etcd.Check} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.checkAdminSocket, c.validateAccess, c.validateStream, c.Etcd.Check} {
 		if err := check(); err != nil {
 			return err
 		}

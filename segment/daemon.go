@@ -327,6 +327,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	select {
 	case <-active.Done():
 	case <-ctx.Done():
+		d.resizer.close()
 		stopChanging()
 		_ = changes.Wait() // from here on nobody takes back that a region leaves
 		if d.cfg.DrainTimeout > 0 && !errors.Is(context.Cause(ctx), ErrStay) {

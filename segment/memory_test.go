@@ -1,11 +1,14 @@
 package segment
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const gib = 1 << 30
@@ -135,6 +138,31 @@ func TestPopulatesWhileThereIsMemory(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("the log does not say %q", message)
+		}
+	}
+}
+
+// TestRegionGoesWhileItsMemoryIsFound takes regions away under the thread that finds memory ahead.
+func TestRegionGoesWhileItsMemoryIsFound(t *testing.T) {
+	d := run(t, daemonConfig(t, newFakeMaster(t)))
+	for range 32 {
+		x, err := d.newExtent(1 << 20)
+		if err == nil {
+			err = x.arena.seal(x.state)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g errgroup.Group
+		g.Go(func() error {
+			if !d.populateExtent(t.Context(), x) {
+				return errors.New("nobody ended it")
+			}
+			return nil
+		})
+		g.Go(func() error { return x.close(true) })
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

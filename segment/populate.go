@@ -95,7 +95,7 @@ func (d *Daemon) populate(ctx context.Context) {
 
 // populateExtent finds the memory of one extent; false when the context ended first.
 func (d *Daemon) populateExtent(ctx context.Context, x *extent) bool {
-	began, size, told := time.Now(), uint64(len(x.arena.mapped)), uint64(0)
+	began, size, told := time.Now(), uint64(fileBytes(x.state.Size)), uint64(0)
 	for at := uint64(0); at < size; at += limits.SegmentPrefaultBytes {
 		for {
 			waits, err := d.populateSlice(x, at)

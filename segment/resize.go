@@ -48,8 +48,9 @@ func (p *resizePage) over() bool {
 type resizer struct {
 	orders chan resizeOrder // room for one
 
-	mu sync.Mutex
-	at resizePage
+	mu     sync.Mutex
+	at     resizePage
+	closed bool // the daemon leaves
 }
 
 func (z *resizer) page() resizePage {
@@ -68,6 +69,34 @@ func (z *resizer) update(change func(*resizePage)) {
 	change(&z.at)
 }
 
+// close has every further order refused.
+func (z *resizer) close() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.closed = true
+}
+
+// order notes a change of size, unless there is one under way or the daemon leaves.
+func (z *resizer) order(o resizeOrder, from uint64) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	switch {
+	case z.closed:
+		return errLeaving
+	case z.at.State != "" && !z.at.over():
+		return errBusy
+	}
+	z.at = resizePage{State: resizeGrowing, FromBytes: from, TargetBytes: o.Bytes}
+	if o.Bytes < from {
+		z.at.State = resizeDraining
+	}
+	z.orders <- o // it has room: the one before is over
+	return nil
+}
+
+// errLeaving says that nothing changes any more.
+var errLeaving = errors.New("the daemon is leaving: its size stays")
+
 // errBusy says that one change of size is under way.
 var errBusy = errors.New("another change of size is under way")
 
@@ -84,21 +113,7 @@ func (d *Daemon) askResize(o resizeOrder) error {
 	if _, err := d.planResize(o.Bytes); err != nil {
 		return err
 	}
-	from := d.total()
-	busy := false
-	d.resizer.update(func(p *resizePage) {
-		if busy = p.State != "" && !p.over(); !busy {
-			*p = resizePage{State: resizeGrowing, FromBytes: from, TargetBytes: o.Bytes}
-			if o.Bytes < from {
-				p.State = resizeDraining
-			}
-		}
-	})
-	if busy {
-		return errBusy
-	}
-	d.resizer.orders <- o // it has room: the one before is over
-	return nil
+	return d.resizer.order(o, d.total())
 }
 
 // resizePlan is what a change of size comes to: bytes more, or extents less.
@@ -159,6 +174,11 @@ func (d *Daemon) mayGrow(bytes uint64) error {
 // resizeWhenAsked carries out one order after the other until the context ends. What it leaves undone then stays as it is: a
 // region that was to go is offered again by the next start.
 func (d *Daemon) resizeWhenAsked(ctx context.Context) {
+	defer d.resizer.update(func(p *resizePage) {
+		if p.State != "" && !p.over() {
+			p.State, p.Error = resizeFailed, errLeaving.Error()
+		}
+	})
 	for {
 		select {
 		case <-ctx.Done():
@@ -166,6 +186,9 @@ func (d *Daemon) resizeWhenAsked(ctx context.Context) {
 		case o := <-d.resizer.orders:
 			began := time.Now()
 			err := d.resize(ctx, o)
+			if err != nil && ctx.Err() != nil {
+				err = errLeaving
+			}
 			d.resizer.update(func(p *resizePage) {
 				p.State, p.Note = resizeDone, ""
 				if err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"mooncake/descriptor"
 	"mooncake/tcp"
 	"mooncake/wire"
@@ -261,6 +263,10 @@ func TestSizesThatAreRefused(t *testing.T) {
 		t.Errorf("while another is under way: %v", err)
 	}
 	d.resizer.update(func(p *resizePage) { p.State = resizeDone })
+	d.resizer.close()
+	if err := d.askResize(resizeOrder{whole + 4<<20, time.Minute}); !errors.Is(err, errLeaving) || !d.resizer.at.over() {
+		t.Errorf("while the daemon leaves: %v", err)
+	}
 	d.health.lost()
 	if err := d.askResize(resizeOrder{whole + 4<<20, time.Minute}); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("without a master: %v", err)
@@ -310,6 +316,7 @@ func TestAdminSocket(t *testing.T) {
 		{"POST", "/health", "", 404, ""},
 		{"POST", "/resize", "", 400, "cannot be read"},
 		{"POST", "/resize", `{"bites":1}`, 400, "bites"},
+		{"POST", "/resize", `{"bytes":8000000,"within_ms":1000}{"bytes":1}`, 400, "follows"},
 		{"POST", "/resize", `{"bytes":1,"within_ms":1000}`, 422, "started with"},
 		{"POST", "/resize", `{"bytes":8000000,"within_ms":1000}`, 202, `"target_bytes":8000000`},
 	} {
@@ -342,6 +349,46 @@ func TestAdminSocket(t *testing.T) {
 	c.AdminSocket = strings.Repeat("x", 200)
 	if _, err := Open(t.Context(), *c, d.Daemon.log); err == nil || !strings.Contains(err.Error(), "--admin_socket") {
 		t.Errorf("a long path: %v", err)
+	}
+}
+
+// TestAdminSocketThatIsTaken refuses a path that is another's or cannot be one, before anything is opened, and takes over what a
+// dead process left.
+func TestAdminSocketThatIsTaken(t *testing.T) {
+	m := newFakeMaster(t)
+	dir := t.TempDir()
+	file, path := filepath.Join(dir, "file"), filepath.Join(dir, "a.sock")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file:                           "no socket",
+		filepath.Join(dir, "x", "a"):   "is no folder",
+		dir + strings.Repeat("a", 200): "characters",
+	} {
+		c := daemonConfig(t, m)
+		c.AdminSocket = path
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--admin_socket") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	c := daemonConfig(t, m)
+	c.AdminSocket = path
+	if d, err := Open(t.Context(), *c, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "another process answers") {
+		t.Errorf("beside a living process: %v, %v", d, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, c)
+	m.wait(t, "ReMountSegment")
+	if status, text := bySocket(t, path, "GET", "/memory", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
 	}
 }
 

@@ -132,9 +132,12 @@ func readState(path string) (*State, []byte, error) {
 	return s, text[:n], nil
 }
 
+// unfinishedMark stands after the name of a state file that is being written.
+const unfinishedMark = ".tmp-"
+
 // writeState replaces the state file in one step, so that a crash leaves the old one or the new one.
 func writeState(path string, text []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+unfinishedMark+"*")
 	if err != nil {
 		return err
 	}

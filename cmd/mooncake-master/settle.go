@@ -68,6 +68,7 @@ var partners = []partner{
 	{"--enable_multi_tenants", func(c *master.Config) bool { return c.MultiTenants }, []string{
 		"tenant_quota_connector_type", "tenant_quota_connector_uri", "tenant_eviction_high_watermark_ratio", "tenant_quota_evict_on_put",
 	}},
+	{"--checksum", func(c *master.Config) bool { return c.Checksum }, []string{"scrub_bandwidth"}},
 	{"--dynamic_replication_mode", func(c *master.Config) bool { return c.DynamicMode != "off" }, []string{
 		"dynamic_replication_heat_window_seconds", "dynamic_replication_admission_qps_threshold", "dynamic_replication_max_memory_replicas",
 	}},

@@ -287,7 +287,10 @@ func (s segmentsScript) Scrub(context.Context, *mooncakev1.ScrubRequest) (*moonc
 	return &mooncakev1.ScrubReply{Daemons: 2}, nil
 }
 
-func (s segmentsScript) ReleaseCorrupt(context.Context, *mooncakev1.ReleaseCorruptRequest) (*mooncakev1.ReleaseCorruptReply, error) {
+func (s segmentsScript) ReleaseCorrupt(_ context.Context, q *mooncakev1.ReleaseCorruptRequest) (*mooncakev1.ReleaseCorruptReply, error) {
+	if q.GetSegment() != "10.0.0.2:17111" {
+		return &mooncakev1.ReleaseCorruptReply{}, nil
+	}
 	s.c.destroyed.Add(1)
 	return &mooncakev1.ReleaseCorruptReply{Ranges: 1}, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,10 @@ func (e *env) integrity() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.do("have everything compared with its checksum", func() error {
 				return e.ask(cmd.Context(), func(ctx context.Context, conn grpc.ClientConnInterface) error {
-					_, err := mooncakev1.NewSegmentsClient(conn).Scrub(ctx, &mooncakev1.ScrubRequest{})
+					r, err := mooncakev1.NewSegmentsClient(conn).Scrub(ctx, &mooncakev1.ScrubRequest{})
+					if err == nil && r.GetDaemons() == 0 {
+						err = errors.New("no daemon finds checksums: the master runs without --checksum, or no segment daemon keeps a stream to it")
+					}
 					return err
 				})
 			})
@@ -96,7 +100,10 @@ func (e *env) integrity() *cobra.Command {
 			}
 			return e.do("let corrupt ranges of "+args[0]+" be used again", func() error {
 				return e.ask(cmd.Context(), func(ctx context.Context, conn grpc.ClientConnInterface) error {
-					_, err := mooncakev1.NewSegmentsClient(conn).ReleaseCorrupt(ctx, &mooncakev1.ReleaseCorruptRequest{Segment: args[0]})
+					r, err := mooncakev1.NewSegmentsClient(conn).ReleaseCorrupt(ctx, &mooncakev1.ReleaseCorruptRequest{Segment: args[0]})
+					if err == nil && r.GetRanges() == 0 {
+						err = fmt.Errorf("no range of a segment %q is kept from use, see mooncakectl integrity ls", args[0])
+					}
 					return err
 				})
 			})

@@ -71,6 +71,7 @@ func TestBadInput(t *testing.T) {
 		"--tls_ca":                {"status", "--tls_ca=/no/such/file"},
 		"has no journal":          {"snapshot", "inspect", t.TempDir()},
 		"--size=0":                {"bench", "--size=0"},
+		"is kept from use":        {"integrity", "release", "10.0.0.3:17111", "--apply"},
 		"no such file":            {"objects", "put", "k", "/no/such/file"},
 	} {
 		code, out, errs := c.ctl(t, "/", args...)
