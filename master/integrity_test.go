@@ -96,9 +96,9 @@ func addressOf(t *testing.T, list []wire.ReplicaDescriptor, host string) (addres
 }
 
 // TestIntegrity follows an object on two segments whose owners find sums: the first is kept, a copy that has another one twice
-// is not named any more, shown and released, and what somebody doubts is looked at.
+// is not named any more, shown and released, and what somebody doubts is looked at, at once: no scrub comes by.
 func TestIntegrity(t *testing.T) {
-	b := newBed(t, withSums)
+	b := newBed(t, withSums, func(c *Config) { c.ScrubBandwidth = 0 })
 	p, q := b.client(wire.V13), b.client(wire.V14)
 	p.mount("a", 1<<44, mib)
 	q.mount("b", 1<<45, mib)
@@ -138,6 +138,10 @@ func TestIntegrity(t *testing.T) {
 		}
 		return reply.GetLookedAt()
 	}
+	waitFor(t, "the walks are over", func() bool {
+		of := b.service.Integrity().Daemons
+		return of[0].Rounds == 1 && of[1].Rounds == 1
+	})
 	right := b.service.Integrity().Right
 	expect(t, "looked at", report(), uint32(1))
 	waitFor(t, "it is right", func() bool { return b.service.Integrity().Right > right })
