@@ -160,9 +160,24 @@ func (c *Catalog) SumTasks(key string, dst []SumTask) []SumTask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.s.lookup(key); n != 0 {
-		dst = c.sumTasks(n, nil, dst)
+		dst = c.sumTasks(n, nil, 0, dst)
 	}
 	return dst
+}
+
+// SumTaskOf is what there is to look at of one complete replica of an object. Looks at the others that are under way stay good.
+func (c *Catalog) SumTaskOf(key string, replica uint64) (task SumTask, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.s.lookup(key)
+	if n == 0 || replica == 0 {
+		return SumTask{}, false
+	}
+	tasks := c.sumTasks(n, nil, replica, nil)
+	if len(tasks) == 0 {
+		return SumTask{}, false
+	}
+	return tasks[0], true
 }
 
 // A SumWalk is how far a walk through all objects has come. The zero value is its start.
@@ -183,7 +198,7 @@ func (c *Catalog) SumSlice(w *SumWalk, client UUID, missing bool, bytes uint64, 
 			continue
 		}
 		had := len(dst)
-		dst = c.sumTasks(n, &client, dst)
+		dst = c.sumTasks(n, &client, 0, dst)
 		for i := had; i < len(dst); i++ {
 			found += dst[i].Size
 		}
@@ -194,15 +209,15 @@ func (c *Catalog) SumSlice(w *SumWalk, client UUID, missing bool, bytes uint64, 
 	return dst, true
 }
 
-// sumTasks gives out tickets for the complete replicas of an object, or those on segments of one client.
-func (c *Catalog) sumTasks(n name, client *UUID, dst []SumTask) []SumTask {
+// sumTasks gives out tickets for the complete replicas of an object, or those on segments of one client, or only one of them.
+func (c *Catalog) sumTasks(n name, client *UUID, only uint64, dst []SumTask) []SumTask {
 	r := c.s.record(n)
 	key := ""
 	for rn := n; rn != 0; {
 		rep := c.s.replica(rn)
 		rn = rep.more
 		seg := c.s.segments.list[rep.segment]
-		if rep.status != ReplicaComplete || seg.dead.Load() || seg.at() >= StageSuspected || client != nil && seg.info.Client != *client {
+		if rep.status != ReplicaComplete || seg.dead.Load() || seg.at() >= StageSuspected || client != nil && seg.info.Client != *client || only != 0 && rep.id != only {
 			continue
 		}
 		if key == "" {

@@ -49,6 +49,27 @@ func wantVerdicts(t *testing.T, what string, got []SumVerdict, want ...SumVerdic
 	}
 }
 
+// TestLooksAtOneCopy asks for one replica while others, and it, are looked at: only its own earlier look counts for nothing.
+func TestLooksAtOneCopy(t *testing.T) {
+	c := sumBed(t, 2, 1000)
+	putDone(t, c, 1, "k", 100, &PutOptions{Replicas: 2})
+	both := c.SumTasks("k", nil)
+	again, ok := c.SumTaskOf("k", both[1].Replica)
+	if !ok || again.Replica != both[1].Replica || again.Segment != both[1].Segment || again.Size != 100 {
+		t.Fatalf("%+v", again)
+	}
+	for _, replica := range []uint64{0, both[1].Replica + 1000} {
+		if task, ok := c.SumTaskOf("k", replica); ok {
+			t.Errorf("replica %d is %+v", replica, task)
+		}
+	}
+	if _, ok := c.SumTaskOf("nobody", both[0].Replica); ok {
+		t.Error("a copy of another object")
+	}
+	wantVerdicts(t, "both", c.SumsFound(2, found(both, 5, false), nil), SumKept, SumStale)
+	wantVerdicts(t, "the later look", c.SumsFound(2, found([]SumTask{again}, 5, false), nil), SumRight)
+}
+
 // TestSums follows an object with two copies: its sum is kept, a copy that differs goes for good, and the other is left.
 func TestSums(t *testing.T) {
 	c := sumBed(t, 2, 1000)

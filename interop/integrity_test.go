@@ -43,25 +43,34 @@ func integrityOf(t *testing.T, m *Master) (p integrityPage) {
 func flipByte(t *testing.T, arenaDir string, at Location) (offset uint64) {
 	t.Helper()
 	states, err := filepath.Glob(filepath.Join(arenaDir, "*.json"))
-	if err != nil || len(states) != 1 {
-		t.Fatalf("state files in %s: %v, %v", arenaDir, states, err)
-	}
-	text, err := os.ReadFile(states[0])
-	var state struct {
-		Base uint64 `json:"base"`
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &state)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(strings.TrimSuffix(states[0], ".json")+".arena", os.O_RDWR, 0)
+	arena := ""
+	for _, name := range states { // a daemon that has grown has one for each region
+		text, err := os.ReadFile(name)
+		var state struct {
+			Base uint64 `json:"base"`
+			Size uint64 `json:"size"`
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &state)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Address >= state.Base && at.Address-state.Base < state.Size {
+			arena, offset = strings.TrimSuffix(name, ".json")+".arena", at.Address-state.Base
+		}
+	}
+	if arena == "" {
+		t.Fatalf("no region of %v has %+v", states, at)
+	}
+	f, err := os.OpenFile(arena, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	offset = at.Address - state.Base
 	var b [1]byte
 	where := int64(offset) + at.Size/2
 	if _, err := f.ReadAt(b[:], where); err != nil {

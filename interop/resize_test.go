@@ -91,10 +91,11 @@ func (s *resizable) resize(t *testing.T, bytes int64, within time.Duration) daem
 }
 
 // TestSegmentGrowsAndShrinks makes a segment larger while clients of three releases use it: all of them write into the further
-// region and read from it at once, and after a restart of the daemon. It becomes smaller only when what lies there has moved.
+// region and read from it at once, and after a restart of the daemon. The scrub goes through that region too. It becomes
+// smaller only when what lies there has moved.
 func TestSegmentGrowsAndShrinks(t *testing.T) {
 	r := newRig(t)
-	m := startMaster(t, r, MasterOptions{V12Port: true, LeaseMs: 1000})
+	m := startMaster(t, r, MasterOptions{V12Port: true, LeaseMs: 1000, Flags: []string{"--checksum"}})
 	s := startResizable(t, r, m, 1, 48*mib)
 	var stores []*Store
 	var items []Item
@@ -135,6 +136,7 @@ func TestSegmentGrowsAndShrinks(t *testing.T) {
 		items = append(items, i)
 	}
 	readByAll(t, stores, items)
+	scrubsFurther(t, m, s, stores[0], regions[1].Name, len(items))
 
 	if err := s.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -156,6 +158,25 @@ func TestSegmentGrowsAndShrinks(t *testing.T) {
 	}
 	shrinks(t, r, m, s)
 	readByAll(t, stores, items)
+	if page := integrityOf(t, m); page.Corrupt != 1 || page.Lost != 1 {
+		t.Errorf("more than what was spoilt is corrupt: %+v", page)
+	}
+}
+
+// scrubsFurther has one byte change on a further region, where the scrub finds it, and nothing else.
+func scrubsFurther(t *testing.T, m *Master, s *resizable, st *Store, region string, objects int) {
+	t.Helper()
+	spoilt := Item{Key: "spoilt", Size: mib, Seed: 77}
+	put(t, st, spoilt, Config{"preferred_segment": region})
+	eventually(t, 60*time.Second, "all sums are kept", func() bool { return integrityOf(t, m).Kept >= uint64(objects)+1 })
+	flipByte(t, s.options.ArenaDir, replicas(t, st, spoilt.Key)[0])
+	if _, err := m.Request("POST", "/api/v1/integrity/scrub", ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 60*time.Second, "the object is found", func() bool { return integrityOf(t, m).Lost == 1 })
+	if page := integrityOf(t, m); page.Corrupt != 1 || len(page.Ranges) != 1 || page.Ranges[0].Key != string(spoilt.Key) {
+		t.Fatalf("%+v", page)
+	}
 }
 
 // shrinks makes the segment as small as it was: without room for what lies on the region it stays as it is.

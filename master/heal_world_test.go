@@ -3,6 +3,7 @@ package master
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,6 +22,9 @@ type healWorld struct {
 	hosts  []*healHost
 	serial uint64
 	copied int // tasks that were done
+
+	had    map[string]int // the live copies of every object before a step; used again
+	copies []catalog.Copy // the same
 }
 
 type healHost struct {
@@ -86,16 +90,15 @@ func (w *healWorld) pass(d time.Duration) {
 			}
 		}
 		w.s.cat.Sweep(w.now)
-		before := w.live()
+		w.count()
 		w.s.noticeSegments(w.now)
 		w.s.serveHot(w.now)
 		w.s.loseCold(w.now)
 		w.s.stepHeal(w.now)
 		w.s.stepBalance(w.now)
-		for key, n := range w.live() {
-			object, _, _ := w.s.cat.ThinCopies(key, nil)
-			if n < min(before[key], object.Wanted) {
-				w.t.Fatalf("%s had %d copies and has %d: %d are wanted", key, before[key], n, object.Wanted)
+		for key, had := range w.had {
+			if n, wanted := w.liveCopies(key); n < min(had, wanted) {
+				w.t.Fatalf("%s had %d copies and has %d: %d are wanted", key, had, n, wanted)
 			}
 		}
 		for _, h := range w.hosts {
@@ -159,18 +162,31 @@ func (w *healWorld) mustPut(key string, size, copies uint64, hard bool, at ...in
 
 // live counts the copies of every object that readers are served from.
 func (w *healWorld) live() map[string]int {
-	out := map[string]int{}
-	for key := range w.s.cat.Keys {
-		n := 0
-		_, copies, _ := w.s.cat.ThinCopies(key, nil)
-		for i := range copies {
-			if copies[i].Stage == catalog.StageActive {
-				n++
-			}
-		}
-		out[key] = n
+	w.count()
+	return maps.Clone(w.had)
+}
+
+// count notes how many live copies every object has.
+func (w *healWorld) count() {
+	if w.had == nil {
+		w.had = map[string]int{}
 	}
-	return out
+	clear(w.had)
+	for key := range w.s.cat.Keys {
+		w.had[key], _ = w.liveCopies(key)
+	}
+}
+
+// liveCopies is how many live copies an object has, and how many it is to have; both are 0 when it is gone.
+func (w *healWorld) liveCopies(key string) (n, wanted int) {
+	var object catalog.Thin
+	object, w.copies, _ = w.s.cat.ThinCopies(key, w.copies[:0])
+	for i := range w.copies {
+		if w.copies[i].Stage == catalog.StageActive {
+			n++
+		}
+	}
+	return n, object.Wanted
 }
 
 // hostsOf lists the machines that have a copy, in order, each as often as it has one.

@@ -341,7 +341,7 @@ func TestFullQueue(t *testing.T) {
 func TestEndsWithItsJournal(t *testing.T) {
 	held := newHeldJournal()
 	cfg := DefaultConfig()
-	cfg.RPCAddress, cfg.MetricsHost, cfg.RPCPort, cfg.MetricsPort = "127.0.0.1", "127.0.0.1", 0, 0
+	cfg.RPCAddress, cfg.MetricsHost, cfg.RPCPort, cfg.MetricsPort, cfg.GRPCPort = "127.0.0.1", "127.0.0.1", 0, 0, -1
 	cfg.journal = held
 	srv, err := Listen(cfg, zap.NewNop())
 	if err != nil {

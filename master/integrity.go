@@ -189,15 +189,12 @@ func (s *Service) stepIntegrity() {
 
 // lookAgain has one copy of an object looked at, and tells whether somebody can.
 func (s *Service) lookAgain(key string, replica uint64, sure bool) bool {
-	tasks := s.cat.SumTasks(key, nil)
-	at := slices.IndexFunc(tasks, func(t catalog.SumTask) bool { return t.Replica == replica })
-	if at < 0 {
-		s.cat.DropSums(tasks)
+	task, ok := s.cat.SumTaskOf(key, replica)
+	if !ok {
 		return false
 	}
-	others := slices.Delete(slices.Clone(tasks), at, at+1)
-	rest := s.integrity.enqueue(tasks[at:at+1], sure)
-	s.cat.DropSums(append(others, rest...))
+	rest := s.integrity.enqueue([]catalog.SumTask{task}, sure)
+	s.cat.DropSums(rest)
 	return len(rest) == 0
 }
 

@@ -96,9 +96,9 @@ func addressOf(t *testing.T, list []wire.ReplicaDescriptor, host string) (addres
 }
 
 // TestIntegrity follows an object on two segments whose owners find sums: the first is kept, a copy that has another one twice
-// is not named any more, shown and released, and what somebody doubts is looked at.
+// is not named any more, shown and released, and what somebody doubts is looked at, at once: no scrub comes by.
 func TestIntegrity(t *testing.T) {
-	b := newBed(t, withSums)
+	b := newBed(t, withSums, func(c *Config) { c.ScrubBandwidth = 0 })
 	p, q := b.client(wire.V13), b.client(wire.V14)
 	p.mount("a", 1<<44, mib)
 	q.mount("b", 1<<45, mib)
@@ -138,6 +138,10 @@ func TestIntegrity(t *testing.T) {
 		}
 		return reply.GetLookedAt()
 	}
+	waitFor(t, "the walks are over", func() bool {
+		of := b.service.Integrity().Daemons
+		return of[0].Rounds == 1 && of[1].Rounds == 1
+	})
 	right := b.service.Integrity().Right
 	expect(t, "looked at", report(), uint32(1))
 	waitFor(t, "it is right", func() bool { return b.service.Integrity().Right > right })
@@ -153,6 +157,42 @@ func TestIntegrity(t *testing.T) {
 	status, page = b.ask(http.MethodPost, "/api/v1/integrity/release?segment=a", "")
 	expect(t, "release", fmt.Sprint(status, page["released_ranges"]), "200 1")
 	expect(t, "ranges left", b.service.Integrity().RangeCount, 0)
+}
+
+// TestSumsOfFurtherRegions has a daemon grow: what lies on its further region, a segment of its own, has its sum kept, is looked
+// at by the scrub over the one stream of its client, and the page names that segment.
+func TestSumsOfFurtherRegions(t *testing.T) {
+	b := newBed(t, withSums)
+	p := b.client(wire.V13)
+	p.mount("a", 1<<44, mib)
+	owner := b.sumOwner(p.id)
+	waitFor(t, "the daemon", func() bool { return len(b.service.Integrity().Daemons) == 1 })
+	further := wire.Segment{ID: newID(), Name: "a~1", Base: 1 << 45, Size: mib, TeEndpoint: "a:15001", Protocol: "tcp"}
+	expect(t, "mount", invoke(p, &wire.MountSegment, &wire.MountSegmentRequest{Segment: further, ClientID: p.id}).Err, 0)
+	putOn := func(key, segment string) (address uint64) {
+		t.Helper()
+		cfg := wire.ReplicateConfig{ReplicaNum: 1, PreferredSegments: []string{segment}}
+		expect(t, "put start", invoke(p, &wire.PutStart, &wire.PutStartRequest{ClientID: p.id, Key: key, Size: 1000, Config: cfg}).Err, 0)
+		expect(t, "put end", p.putEnd(key), 0)
+		address, _ = addressOf(t, p.get(key).Value.Replicas, "a")
+		return address
+	}
+	near, far := putOn("near", "a"), putOn("far", "a~1")
+	if near >= 1<<45 || far < 1<<45 {
+		t.Fatalf("the objects lie at %#x and %#x", near, far)
+	}
+	waitFor(t, "both sums are kept", func() bool { return b.service.Integrity().Kept == 2 })
+	owner.set(far, 8)
+	b.service.ScrubNow()
+	waitFor(t, "what lies on the further region is lost", func() bool { return b.service.Integrity().Lost == 1 })
+	info := b.service.Integrity()
+	if len(info.Ranges) != 1 || info.Ranges[0].Key != "far" || info.Ranges[0].Segment != "a~1" || info.Ranges[0].Offset != far-1<<45 || info.Failures != 0 {
+		t.Errorf("%+v", info)
+	}
+	expect(t, "released", b.service.ReleaseCorrupt("a~1"), 1)
+	p.leave(further)
+	putOn("later", "a")
+	waitFor(t, "sums are kept when the region has gone", func() bool { return b.service.Integrity().Kept == 3 })
 }
 
 // TestScrubOnRequest never scrubs by itself, and does when it is asked to.

@@ -111,6 +111,39 @@ func TestSumsOfRanges(t *testing.T) {
 	}
 }
 
+// TestSumsOfFurtherRegions finds sums of ranges of all regions of a daemon that has grown, in one request; none reaches over an
+// end, and what is gone with its region is refused.
+func TestSumsOfFurtherRegions(t *testing.T) {
+	m, h := newFakeMaster(t), newHints(t)
+	c := attachConfig(t, m, h)
+	d := grown(t, m, c)
+	s := h.next(t, d.clientID)
+	x := d.all()[1]
+	for _, memory := range [][]byte{d.arena.Bytes(), x.arena.Bytes()} {
+		if _, err := rand.Read(memory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := x.state.Base
+	of := func(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+	want := []uint32{of(x.arena.Bytes()[5:1005]), of(d.arena.Bytes()[7:2007]), of(x.arena.Bytes()[2<<20-100:])}
+	got := s.sum(t, 1, &mooncakev1.SumRange{Address: base + 5, Size: 1000}, &mooncakev1.SumRange{Address: d.state.Base + 7, Size: 2000},
+		&mooncakev1.SumRange{Address: base + 2<<20 - 100, Size: 100})
+	if got.GetFailure() != "" || !slices.Equal(got.GetSums(), want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := s.sum(t, 2, &mooncakev1.SumRange{Address: base + 2<<20 - 100, Size: 101}); got.GetFailure() == "" {
+		t.Errorf("over the end: %v", got)
+	}
+	m.lock(func() { m.drains = []string{`{"left":0}`} })
+	if p := d.resizeTo(t, resizeOrder{c.SegmentBytes, time.Minute}); p.State != resizeDone {
+		t.Fatalf("%+v", p)
+	}
+	if got := s.sum(t, 3, &mooncakev1.SumRange{Address: base + 5, Size: 1000}); got.GetFailure() == "" {
+		t.Errorf("of a region that is gone: %v", got)
+	}
+}
+
 // TestCopiesAreVerified copies under a master that keeps sums: the source is compared with what the master knows, the target is
 // read back.
 func TestCopiesAreVerified(t *testing.T) {
