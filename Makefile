@@ -104,7 +104,7 @@ benchmarks:
 soak: prepare
 	MOONCAKE_RANDOM=1 go test -race -count=5 -timeout 1h $(UNIT)
 	MOONCAKE_RANDOM=1 go test -count=1 -timeout 2h -run '^TestSimulatedCluster$$' ./master -args -seeds 5000
-	go test -count=1 -timeout 4h -v ./interop -args -soak
+	go test -count=1 -timeout 4h -v ./interop ./bench/yardsticks -args -soak
 
 # Only the tests in the emulated machine.
 rdma: prepare
