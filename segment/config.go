@@ -361,6 +361,7 @@ func (c *Config) String() string {
 	}
 	add("data_rcvlowat", c.Data.RcvLowatBytes)
 	add("data_sndbuf", c.Data.SndbufBytes)
+	add("data_sndbuf_local", c.Data.SndbufLocalBytes)
 	if c.Data.CongestionControl != "" {
 		add("tcp_congestion_control", c.Data.CongestionControl)
 	}

@@ -39,6 +39,7 @@ func TestValidate(t *testing.T) {
 		"io":                    {func(c *Config) { c.Data.IO = "uring" }, "--io"},
 		"congestion":            {func(c *Config) { c.Data.CongestionControl = "nonesuch" }, "--tcp_congestion_control"},
 		"sndbuf":                {func(c *Config) { c.Data.SndbufBytes = -1 }, "--data_sndbuf"},
+		"local sndbuf":          {func(c *Config) { c.Data.SndbufLocalBytes = -1 }, "--data_sndbuf_local"},
 		"hugepages":             {func(c *Config) { c.HugePages = "2M" }, "--hugepages"},
 		"shm dir":               {func(c *Config) { c.ShmDir = "" }, "--shm_dir"},
 		"te port of clients":    {func(c *Config) { c.TEPort = 15500 }, "15000-17000"},

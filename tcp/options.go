@@ -25,13 +25,18 @@ type Options struct {
 	RcvLowatBytes int
 	// SndbufBytes is the socket's send buffer. 0 leaves it to the kernel, which then tunes it by itself.
 	SndbufBytes int
+	// SndbufLocalBytes is the same for peers on this machine. 0 gives them what others get.
+	SndbufLocalBytes int
 	// CongestionControl names the algorithm for our sockets. Empty leaves it to the system.
 	CongestionControl string
 }
 
 // DefaultOptions are the values for production.
 func DefaultOptions() Options {
-	return Options{IO: IORaw, RcvLowatBytes: limits.DataRcvLowatBytes, SndbufBytes: limits.DataSndbufBytes}
+	return Options{
+		IO: IORaw, RcvLowatBytes: limits.DataRcvLowatBytes,
+		SndbufBytes: limits.DataSndbufBytes, SndbufLocalBytes: limits.DataSndbufLocalBytes,
+	}
 }
 
 // Validate reports the first value that cannot be used, with the flag that sets it.
@@ -43,6 +48,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("data_rcvlowat %d is not between 0 and %d", o.RcvLowatBytes, limits.DataRcvLowatBytesMax)
 	case o.SndbufBytes < 0 || o.SndbufBytes > limits.DataSndbufBytesMax:
 		return fmt.Errorf("data_sndbuf %d is not between 0 and %d", o.SndbufBytes, limits.DataSndbufBytesMax)
+	case o.SndbufLocalBytes < 0 || o.SndbufLocalBytes > limits.DataSndbufBytesMax:
+		return fmt.Errorf("data_sndbuf_local %d is not between 0 and %d", o.SndbufLocalBytes, limits.DataSndbufBytesMax)
 	}
 	return checkCongestionControl(o.CongestionControl)
 }
@@ -80,4 +87,30 @@ func (o Options) tuneListener(ln net.Listener) error {
 		return err
 	}
 	return tuning
+}
+
+// tuneConn sets what depends on who the peer is, which a listener cannot know.
+func (o Options) tuneConn(conn *net.TCPConn) error {
+	if o.SndbufLocalBytes == 0 || !sameMachine(conn.LocalAddr(), conn.RemoteAddr()) {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var tuning error
+	if err := raw.Control(func(fd uintptr) { tuning = o.tuneLocalSocket(fd) }); err != nil {
+		return err
+	}
+	return tuning
+}
+
+// sameMachine tells whether both ends are here. A container that has an address of its own counts as another machine.
+func sameMachine(local, remote net.Addr) bool {
+	l, ok := local.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	r, ok := remote.(*net.TCPAddr)
+	return ok && (r.IP.IsLoopback() || r.IP.Equal(l.IP))
 }

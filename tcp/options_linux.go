@@ -24,6 +24,14 @@ func (o Options) tuneSocket(fd uintptr) error {
 	return nil
 }
 
+// tuneLocalSocket applies the send buffer for peers on this machine.
+func (o Options) tuneLocalSocket(fd uintptr) error {
+	if err := setSndbuf(int(fd), o.SndbufLocalBytes); err != nil {
+		return fmt.Errorf("data_sndbuf_local %d: %w", o.SndbufLocalBytes, err)
+	}
+	return nil
+}
+
 // setSndbuf leaves the buffer alone where the system's limit is below the wish: setting it turns the kernel's own tuning
 // off, and that reaches further than a small fixed buffer.
 func setSndbuf(fd, bytes int) error {

@@ -334,7 +334,7 @@ func TestUnknownCongestionControlIsRefused(t *testing.T) {
 	mustContain(t, o.Validate(), "tcp_congestion_control", "nosuchalgorithm")
 	server := NewServer(ServerConfig{Options: o})
 	mustContain(t, server.Serve(context.Background(), listen(t, "127.0.0.1:0")), "nosuchalgorithm")
-	for _, o := range []Options{{IO: "epoll"}, {RcvLowatBytes: -1}, {RcvLowatBytes: 1 << 30}, {SndbufBytes: -1}, {SndbufBytes: 1 << 30}} {
+	for _, o := range []Options{{IO: "epoll"}, {RcvLowatBytes: -1}, {RcvLowatBytes: 1 << 30}, {SndbufBytes: -1}, {SndbufBytes: 1 << 30}, {SndbufLocalBytes: -1}, {SndbufLocalBytes: 1 << 30}} {
 		if o.Validate() == nil {
 			t.Errorf("options %+v are accepted", o)
 		}

@@ -22,11 +22,16 @@ type stream struct {
 }
 
 func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, error) {
+	if err := o.tuneConn(conn); err != nil {
+		return nil, err
+	}
 	raw, err := rawconn.New(conn, o.std())
 	if err != nil {
 		return nil, err
 	}
-	return &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}, nil
+	s := &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}
+	raw.BeforeWaits(s.armRead, s.armWrite)
+	return s, nil
 }
 
 // receive fills dst and returns how much of it was filled. The wait for each piece is bounded by progress; the low-water mark
@@ -36,6 +41,13 @@ func (s *stream) receive(dst []byte) (int, error) {
 		return 0, nil
 	}
 	marked := s.lowatBytes > 0 && len(dst) >= limits.DataRcvLowatFromBytes
+	if !s.conn.Std() {
+		mark := 0
+		if marked {
+			mark = s.lowatBytes
+		}
+		return s.fill(dst, mark)
+	}
 	got := 0
 	for got < len(dst) {
 		rest := dst[got:]
@@ -60,6 +72,33 @@ func (s *stream) receive(dst []byte) (int, error) {
 	}
 	if marked {
 		if err := s.conn.SetRcvLowat(1); err != nil {
+			return got, err
+		}
+	}
+	return got, nil
+}
+
+// fill is receive where reads are raw: deadlines are renewed and marks set only when there is nothing to read.
+func (s *stream) fill(dst []byte, mark int) (int, error) {
+	if err := s.armRead(); err != nil {
+		return 0, err
+	}
+	got, err := s.conn.Fill(dst, mark)
+	if err == nil || mark == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return got, err
+	}
+	for got < len(dst) {
+		n, err := s.glance(dst[got:])
+		got += n
+		if err != nil {
+			return got, err
+		}
+		if err := s.readBy(time.Now().Add(s.progress)); err != nil {
+			return got, err
+		}
+		n, err = s.conn.Fill(dst[got:], 0)
+		got += n
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return got, err
 		}
 	}
@@ -105,6 +144,13 @@ func (s *stream) glance(dst []byte) (int, error) {
 // send writes head and body, the first piece of the body together with the head. The wait for each piece is bounded by
 // progress.
 func (s *stream) send(head, body []byte) error {
+	if !s.conn.Std() {
+		if err := s.armWrite(); err != nil {
+			return err
+		}
+		_, err := s.sendSome(head, body)
+		return err
+	}
 	for len(head)+len(body) > 0 {
 		if err := s.armWrite(); err != nil {
 			return err

@@ -35,15 +35,15 @@ type options struct {
 	asClient bool
 	cfg      segment.Config
 
-	sizeText, rcvLowatText, sndBufText string
-	tePort, dataPort, httpPort         int32
-	taskWorkers, masterGRPCPort        int32
-	drainTimeoutSec                    int32
-	enableHTTP, prefault               bool
-	memoryHighText                     string
-	checkConfig                        bool
-	logLevel, configPath               string
-	without                            []string // keys of the file that have no effect
+	sizeText, rcvLowatText, sndBufText, sndBufLocalText string
+	tePort, dataPort, httpPort                          int32
+	taskWorkers, masterGRPCPort                         int32
+	drainTimeoutSec                                     int32
+	enableHTTP, prefault                                bool
+	memoryHighText                                      string
+	checkConfig                                         bool
+	logLevel, configPath                                string
+	without                                             []string // keys of the file that have no effect
 }
 
 // newOptions declares every flag. Two names for one thing write to one variable: the last one given counts.
@@ -80,6 +80,7 @@ func newOptions(programName string) *options {
 	f.Int32Var(&o.httpPort, "http_port", 9300, "port of /health and /metrics; 0 chooses any, -1 serves none")
 	f.StringVar(&c.BindAddress, "bind_address", "", "address to listen on; empty means all")
 	f.StringVar(&o.rcvLowatText, "data_rcvlowat", "1MiB", "let the kernel collect so much of a large body before it wakes the reader; 0 is off")
+	f.StringVar(&o.sndBufLocalText, "data_sndbuf_local", "128KiB", "the same for peers on this machine; 0 gives them --data_sndbuf")
 	f.StringVar(&o.sndBufText, "data_sndbuf", "4MiB", "send buffer of a data connection; 0 leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "tcp_congestion_control", "", "congestion control of data connections, as cubic or bbr; empty leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "data_cc", "", "same as --tcp_congestion_control")
@@ -167,6 +168,9 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		return nil, nil, fmt.Errorf("--global_segment_size: %w", err)
 	}
 	if c.Data.RcvLowatBytes, err = socketBytes("--data_rcvlowat", o.rcvLowatText); err != nil {
+		return nil, nil, err
+	}
+	if c.Data.SndbufLocalBytes, err = socketBytes("--data_sndbuf_local", o.sndBufLocalText); err != nil {
 		return nil, nil, err
 	}
 	if c.Data.SndbufBytes, err = socketBytes("--data_sndbuf", o.sndBufText); err != nil {

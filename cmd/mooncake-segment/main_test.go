@@ -193,6 +193,7 @@ func TestP03Refusals(t *testing.T) {
 		"not a number":      {[]string{"--http_port=abc"}, []string{"http_port", "abc"}},
 		"level":             {[]string{"--log_level=loud"}, []string{"--log_level=loud"}},
 		"buffer":            {[]string{"--data_sndbuf=1tb"}, []string{"--data_sndbuf"}},
+		"local buffer":      {[]string{"--data_sndbuf_local=1tb"}, []string{"--data_sndbuf_local"}},
 		"metadata":          {[]string{"--metadata_server=redis://h:1"}, []string{"--metadata_server"}},
 		"etcd's files":      {[]string{"--etcd_cacert=/nonexistent/ca.pem"}, []string{"--etcd_cacert", "/nonexistent/ca.pem"}},
 		"etcd's user":       {[]string{"--etcd_user=u"}, []string{"--etcd_user=u", "--etcd_password_file", "MOONCAKE_ETCD_PASSWORD"}},
@@ -291,7 +292,7 @@ func TestOptions(t *testing.T) {
 		"no effect":     {"mooncake_client", []string{"--host=h", "--threads=8"}, nil, nil, "--threads (every connection"},
 		"any address":   {"mooncake_client", []string{"--host=0.0.0.0"}, nil, []string{"--local_hostname=" + ownAddress()}, "names no host"},
 		"fixed ports":   {"mooncake-segment", []string{"--host=h", "--te_port=18000", "--data_port=18001"}, nil, []string{"--te_port=18000", "--data_port=18001"}, ""},
-		"socket values": {"mooncake-segment", []string{"--host=h", "--data_rcvlowat=0", "--data_sndbuf=64KiB", "--io=std"}, nil, []string{"--data_rcvlowat=0", "--data_sndbuf=65536", "--io=std"}, ""},
+		"socket values": {"mooncake-segment", []string{"--host=h", "--data_rcvlowat=0", "--data_sndbuf=64KiB", "--data_sndbuf_local=1MiB", "--io=std"}, nil, []string{"--data_rcvlowat=0", "--data_sndbuf=65536", "--data_sndbuf_local=1048576", "--io=std"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOptions(c.program)

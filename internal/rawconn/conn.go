@@ -19,15 +19,18 @@ type Conn struct {
 	std bool
 
 	// The callbacks exist once, so that handing them to the poller does not allocate.
-	readFn    func(fd uintptr) bool
-	writeFn   func(fd uintptr) bool
-	controlFn func(fd uintptr)
+	readFn  func(fd uintptr) bool
+	fillFn  func(fd uintptr) bool
+	writeFn func(fd uintptr) bool
 
 	in  transfer
 	out transfer
 
-	lowat    int // the mark the kernel has, 1 when untouched
-	lowatErr error
+	beforeRead  func() error // before each wait of a Fill, nil is nothing
+	beforeWrite func() error // before each wait of a write
+	mark        int          // low-water mark of the Fill in progress, 0 is none
+
+	lowat int // the mark the kernel has, 1 when untouched
 }
 
 // transfer is the state of the read or write in progress, shared between a method and its callback.
@@ -37,6 +40,7 @@ type transfer struct {
 	done   int
 	try    bool // give up instead of waiting
 	errno  syscall.Errno
+	cause  error // ends it, besides errno
 }
 
 // New takes over c. With std, or where the raw path does not exist, all calls go through c itself.
@@ -47,8 +51,8 @@ func New(c *net.TCPConn, std bool) (*Conn, error) {
 	}
 	conn := &Conn{tcp: c, raw: raw, std: std || !rawSupported, lowat: 1}
 	conn.readFn = conn.readStep
+	conn.fillFn = conn.fillStep
 	conn.writeFn = conn.writeStep
-	conn.controlFn = conn.applyLowat
 	return conn, nil
 }
 
@@ -154,12 +158,15 @@ func (c *Conn) TryWrite(p []byte) (int, error) {
 
 func (c *Conn) write(try bool) (int, error) {
 	t := &c.out
-	t.done, t.errno, t.try = 0, 0, try
+	t.done, t.errno, t.cause, t.try = 0, 0, nil, try
 	err := c.raw.Write(c.writeFn)
-	n, errno := t.done, t.errno
+	n, errno, cause := t.done, t.errno, t.cause
 	t.release()
 	if err != nil {
 		return n, err
+	}
+	if cause != nil {
+		return n, cause
 	}
 	if errno != 0 {
 		return n, os.NewSyscallError("write", errno)
@@ -204,23 +211,27 @@ func (t *transfer) size() int {
 // without waiting still returns them. Only the reader may call it, and it must never leave a mark above what is still to
 // come: lower it before every wait, and back to 1 before the next header. A mark that is already set costs nothing.
 func (c *Conn) SetRcvLowat(n int) error {
-	n = max(n, 1)
+	if n = max(n, 1); n == c.lowat {
+		return nil
+	}
+	var cause error
+	if err := c.raw.Control(func(fd uintptr) { cause = c.setMark(fd, n) }); err != nil {
+		return err
+	}
+	return cause
+}
+
+// setMark tells the kernel a mark that it does not have yet.
+func (c *Conn) setMark(fd uintptr, n int) error {
 	if n == c.lowat {
 		return nil
 	}
-	c.lowat = n
-	if err := c.raw.Control(c.controlFn); err != nil {
+	if err := setRcvLowat(fd, n); err != nil {
+		c.lowat = 0 // unknown: the next call asks the kernel again
 		return err
 	}
-	if c.lowatErr != nil {
-		c.lowat = 0 // unknown: the next call asks the kernel again
-		return c.lowatErr
-	}
+	c.lowat = n
 	return nil
-}
-
-func (c *Conn) applyLowat(fd uintptr) {
-	c.lowatErr = setRcvLowat(fd, c.lowat)
 }
 
 // SetDeadline bounds both directions, as net.Conn does. A time in the past wakes whoever waits.

@@ -442,8 +442,11 @@ func TestRcvLowat(t *testing.T) {
 
 func TestBuffersAreForgotten(t *testing.T) {
 	c, peer := pair(t, false)
-	go peer.Write([]byte("abcd"))
+	go peer.Write([]byte("abcdefgh"))
 	if _, err := c.Readv(make([]byte, 2), make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fill(make([]byte, 4), 2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Writev([]byte("ab"), []byte("cd")); err != nil {

@@ -5,9 +5,9 @@
 // through the scheduler's system-call exit, which wakes the runtime's monitor thread whenever the process was idle. For a
 // peer that pauses between requests this costs about two more context switches and twice the processor time per request.
 //
-// It owns: the choice of system call (raw up to limits.RawCallBytes, ordinary above, because a raw call holds up the
-// garbage collector while it copies), the callbacks (made once per connection, so that no call allocates) and the receive
-// low-water mark. It refuses to know what the bytes mean.
+// It owns: the size of a system call (limits.RawCallBytes at most, because a raw call holds up the garbage collector while
+// it copies), the callbacks (made once per connection, so that no call allocates) and the receive low-water mark. It refuses
+// to know what the bytes mean.
 //
 // Invariants:
 //   - At most one goroutine reads and at most one writes at a time; a reader and a writer may run together. Close and the
@@ -21,6 +21,7 @@
 // the race detector, which cannot see memory that raw calls write.
 //
 //	c, err := rawconn.New(tcpConn, false)
-//	n, err := c.Read(buf)        // waits for at least one byte
+//	n, err := c.Read(buf)         // waits for at least one byte
+//	n, err = c.Fill(body, 1<<20)  // waits for all of it, woken once a MiB
 //	_, err = c.Writev(head, body) // returns when all of it is with the kernel
 package rawconn

@@ -30,6 +30,42 @@ func (c *Conn) readStep(fd uintptr) bool {
 	}
 }
 
+// fillStep is the callback of Fill: it reads piece after piece until nothing is left, and sets the mark before it waits.
+func (c *Conn) fillStep(fd uintptr) bool {
+	t := &c.in
+	for {
+		rest := t.pieces[0]
+		n, errno := recvPiece(fd, rest)
+		switch errno {
+		case 0:
+			if n == 0 {
+				return true
+			}
+			if t.advance(n) {
+				t.cause = c.setMark(fd, 1)
+				return true
+			}
+		case syscall.EAGAIN:
+			t.cause = c.beforeFillWaits(fd, len(rest))
+			return t.cause != nil
+		case syscall.EINTR:
+		default:
+			t.errno = errno
+			return true
+		}
+	}
+}
+
+// beforeFillWaits never leaves a mark above the rest: that would wait for bytes that nobody sends.
+func (c *Conn) beforeFillWaits(fd uintptr, rest int) error {
+	if c.beforeRead != nil {
+		if err := c.beforeRead(); err != nil {
+			return err
+		}
+	}
+	return c.setMark(fd, max(1, min(rest, c.mark)))
+}
+
 // writeStep is the write callback: true ends the write, false waits until the socket takes more.
 func (c *Conn) writeStep(fd uintptr) bool {
 	t := &c.out
@@ -41,7 +77,11 @@ func (c *Conn) writeStep(fd uintptr) bool {
 				return true
 			}
 		case syscall.EAGAIN:
-			return t.try
+			if t.try || c.beforeWrite == nil {
+				return t.try
+			}
+			t.cause = c.beforeWrite()
+			return t.cause != nil
 		case syscall.EINTR:
 		default:
 			t.errno = errno
@@ -50,59 +90,49 @@ func (c *Conn) writeStep(fd uintptr) bool {
 	}
 }
 
+// recv moves at most what one raw call may.
 func recv(fd uintptr, t *transfer) (int, syscall.Errno) {
-	var n uintptr
-	var errno syscall.Errno
 	if t.count == 1 {
-		p := t.pieces[0]
-		at := unsafe.Pointer(unsafe.SliceData(p))
-		if len(p) <= limits.RawCallBytes {
-			n, _, errno = syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(at), uintptr(len(p)))
-		} else {
-			n, _, errno = syscall.Syscall(syscall.SYS_READ, fd, uintptr(at), uintptr(len(p)))
-		}
-		return int(n), errno
+		return recvPiece(fd, t.pieces[0])
 	}
-	iov := t.vectors()
-	at := unsafe.Pointer(&iov[0])
-	if t.size() <= limits.RawCallBytes {
-		n, _, errno = syscall.RawSyscall(syscall.SYS_READV, fd, uintptr(at), uintptr(t.count))
-	} else {
-		n, _, errno = syscall.Syscall(syscall.SYS_READV, fd, uintptr(at), uintptr(t.count))
-	}
+	iov, count := t.vectors()
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READV, fd, uintptr(unsafe.Pointer(&iov[0])), uintptr(count))
 	return int(n), errno
 }
 
-// send uses the calls that take MSG_NOSIGNAL: a peer that has gone is an error here, not a signal to the process.
+func recvPiece(fd uintptr, p []byte) (int, syscall.Errno) {
+	p = p[:min(len(p), limits.RawCallBytes)]
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return int(n), errno
+}
+
+// send moves at most what one raw call may. It uses the calls that take MSG_NOSIGNAL: a peer that has gone is an error
+// here, not a signal to the process.
 func send(fd uintptr, t *transfer) (int, syscall.Errno) {
-	var n uintptr
-	var errno syscall.Errno
 	if t.count == 1 {
 		p := t.pieces[0]
-		at := unsafe.Pointer(unsafe.SliceData(p))
-		if len(p) <= limits.RawCallBytes {
-			n, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(at), uintptr(len(p)), syscall.MSG_NOSIGNAL, 0, 0)
-		} else {
-			n, _, errno = syscall.Syscall6(syscall.SYS_SENDTO, fd, uintptr(at), uintptr(len(p)), syscall.MSG_NOSIGNAL, 0, 0)
-		}
+		p = p[:min(len(p), limits.RawCallBytes)]
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), syscall.MSG_NOSIGNAL, 0, 0)
 		return int(n), errno
 	}
-	iov := t.vectors()
-	msg := syscall.Msghdr{Iov: &iov[0], Iovlen: uint64(t.count)}
-	at := unsafe.Pointer(&msg)
-	if t.size() <= limits.RawCallBytes {
-		n, _, errno = syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(at), syscall.MSG_NOSIGNAL)
-	} else {
-		n, _, errno = syscall.Syscall(syscall.SYS_SENDMSG, fd, uintptr(at), syscall.MSG_NOSIGNAL)
-	}
+	iov, count := t.vectors()
+	msg := syscall.Msghdr{Iov: &iov[0], Iovlen: uint64(count)}
+	n, _, errno := syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), syscall.MSG_NOSIGNAL)
 	return int(n), errno
 }
 
-// vectors describes the pieces to the kernel. The array lives on the caller's stack, which does not move during a call.
-func (t *transfer) vectors() (iov [limits.RawPieces]syscall.Iovec) {
-	for i, p := range t.pieces[:t.count] {
-		iov[i].Base = unsafe.SliceData(p)
-		iov[i].SetLen(len(p))
+// vectors describes what one raw call may move of the pieces to the kernel. The array lives on the caller's stack, which
+// does not move during a call.
+func (t *transfer) vectors() (iov [limits.RawPieces]syscall.Iovec, count int) {
+	room := limits.RawCallBytes
+	for _, p := range t.pieces[:t.count] {
+		n := min(len(p), room)
+		iov[count].Base = unsafe.SliceData(p)
+		iov[count].SetLen(n)
+		count++
+		if room -= n; room == 0 {
+			break
+		}
 	}
-	return iov
+	return iov, count
 }

@@ -6,4 +6,6 @@ const rawSupported = false
 
 func (c *Conn) readStep(uintptr) bool { return true }
 
+func (c *Conn) fillStep(uintptr) bool { return true }
+
 func (c *Conn) writeStep(uintptr) bool { return true }

@@ -1,0 +1,141 @@
+package rawconn
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"mooncake/internal/limits"
+)
+
+func TestFillTakesAllOfIt(t *testing.T) {
+	const mark = 1 << 20
+	sizes := []int{0, 1, 24, limits.RawCallBytes - 1, limits.RawCallBytes, limits.RawCallBytes + 1, mark, mark + 1, 3*mark + 5}
+	modes(t, func(t *testing.T, std bool) {
+		for _, m := range []int{0, 1, mark, 64 << 20} {
+			c, peer := pair(t, std)
+			for _, size := range sizes {
+				want := pattern(size + 3)
+				go func() {
+					peer.Write(want[:size/2])
+					peer.Write(want[size/2:])
+				}()
+				got := make([]byte, size)
+				if n, err := c.Fill(got, m); n != size || err != nil {
+					t.Fatalf("mark %d, %d bytes: Fill = %d, %v", m, size, n, err)
+				}
+				// What follows is fewer bytes than the mark: it must be gone by now.
+				rest := readAll(t, c, 3)
+				if !bytes.Equal(append(got, rest...), want) {
+					t.Fatalf("mark %d, %d bytes: differ", m, size)
+				}
+			}
+		}
+	})
+}
+
+func TestFillTellsWhatItGot(t *testing.T) {
+	modes(t, func(t *testing.T, std bool) {
+		c, peer := pair(t, std)
+		peer.Write([]byte("half"))
+		peer.CloseWrite()
+		got := make([]byte, 10)
+		if n, err := c.Fill(got, 0); n != 4 || !errors.Is(err, io.ErrUnexpectedEOF) || string(got[:n]) != "half" {
+			t.Fatalf("a stream that ends: %d, %v", n, err)
+		}
+		if n, err := c.Fill(got, 0); n != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("a stream that has ended: %d, %v", n, err)
+		}
+
+		c, peer = pair(t, std)
+		peer.Write([]byte("half"))
+		if _, err := c.Read(got[:1]); err != nil { // all of it is there now
+			t.Fatal(err)
+		}
+		c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if n, err := c.Fill(got, 8); n != 3 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a stream that stands still: %d, %v", n, err)
+		}
+		c.Close()
+		if n, err := c.Fill(got, 8); n != 0 || !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("a closed connection: %d, %v", n, err)
+		}
+	})
+}
+
+func TestBeforeWaits(t *testing.T) {
+	c, peer := pair(t, false)
+	if c.Std() {
+		return // there is nothing to call: see the comment of BeforeWaits
+	}
+	fillWaits, writeWaits := make(chan struct{}), make(chan struct{})
+	var fill, write sync.Once
+	c.BeforeWaits(func() error { fill.Do(func() { close(fillWaits) }); return nil },
+		func() error { write.Do(func() { close(writeWaits) }); return nil })
+	peer.Write([]byte("abc"))
+	got := make([]byte, 3)
+	if _, err := c.Read(got[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fill(got[1:], 0); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-fillWaits:
+		t.Fatal("waited for what is there")
+	default:
+	}
+	go func() { // the peer sends only after the reader has had to wait
+		<-fillWaits
+		peer.Write([]byte("def"))
+	}()
+	if _, err := c.Fill(got, 3); err != nil || string(got) != "def" {
+		t.Fatalf("Fill: %q, %v", got, err)
+	}
+	done := make(chan error)
+	want := pattern(64 << 20)
+	go func() { _, err := c.Write(want); done <- err }()
+	<-writeWaits // the peer reads only after the writer has had to wait
+	there := make([]byte, len(want))
+	if _, err := io.ReadFull(peer, there); err != nil || !bytes.Equal(there, want) {
+		t.Fatalf("what was written did not come: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+
+	refusal := errors.New("no more waiting")
+	c.BeforeWaits(func() error { return refusal }, func() error { return refusal })
+	if _, err := c.Fill(got, 0); !errors.Is(err, refusal) {
+		t.Fatalf("Fill: %v", err)
+	}
+	if n, err := c.Write(want); !errors.Is(err, refusal) || n == 0 || n == len(want) {
+		t.Fatalf("Write: %d, %v", n, err)
+	}
+}
+
+func BenchmarkFill(b *testing.B) {
+	const size = 1 << 20
+	c, peer := pair(b, false)
+	want := pattern(size)
+	go func() {
+		for {
+			if _, err := peer.Write(want); err != nil {
+				return
+			}
+		}
+	}()
+	got := make([]byte, size)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Fill(got, size/4); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
