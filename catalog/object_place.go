@@ -192,6 +192,9 @@ func (c *Catalog) takeFree(w *write, apart bool) (*segment, uint64, bool) {
 		}
 	}
 	first := c.draw(w.size)
+	if w.size >= limits.AllocLargeBytes && c.roomy(first) {
+		return c.takeRound(w.size, first, apart)
+	}
 	for i := range mounted {
 		at := first + i
 		if at >= len(mounted) {
@@ -224,7 +227,7 @@ func (c *Catalog) takePreferred(w *write) (*segment, uint64, bool) {
 func (p *placer) uses(seg *segment) bool { return seg.at() <= p.worst && seg.open() }
 
 func (c *Catalog) takeOn(seg *segment, size uint64, apart bool) (uint64, bool) {
-	if seg.asked == c.asks || !c.placer.uses(seg) || apart && c.sharesHost(seg) {
+	if !c.takes(seg, apart) {
 		return 0, false
 	}
 	return seg.space.Alloc(size)

@@ -1,11 +1,14 @@
 package catalog
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 )
+
+var seeds = flag.Int("trace_seeds", traceSeeds, "how many training loops TestTrainingTrace replays at each filling")
 
 func mountAll(t testing.TB, c *replayed, count int, size uint64) {
 	t.Helper()
@@ -82,9 +85,9 @@ func TestTrainingTrace(t *testing.T) {
 	for _, tc := range []struct {
 		live      uint64
 		failedMax float64 // percent of the large puts
-	}{{75, 0}, {80, 0}, {85, 1}} {
+	}{{75, 0}, {80, 0}, {85, 1}, {90, 12}} {
 		large, failed := 0, 0
-		for seed := uint64(1); seed <= traceSeeds; seed++ {
+		for seed := uint64(1); seed <= uint64(*seeds); seed++ {
 			cfg := testConfig()
 			cfg.Seed, cfg.HighWatermark = seed, 0
 			c := New(cfg)

@@ -39,6 +39,7 @@ type segment struct {
 	closed      uint64               // bytes held back that a former leader may have given away
 	windows     [windowsOfSegment]window
 	grants      [windowsOfSegment]grant // only a leader has any
+	below       uint64                  // where the last large range was taken while there was much room; only a leader has it
 }
 
 func newSegment(info *SegmentInfo) *segment {

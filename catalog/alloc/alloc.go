@@ -88,9 +88,22 @@ func (a *Alloc) Alloc(n uint64) (off uint64, ok bool) {
 		return 0, false
 	}
 	if n >= LargeBytes {
-		return a.allocHigh(n)
+		return a.allocHigh(n, a.size)
 	}
 	return a.allocLow(n)
+}
+
+// AllocBelow takes n bytes from the top of the highest free extent that begins below an offset and holds them, or else of
+// the highest of all, and returns their offset. Who begins each time where the last range was taken goes round the segment,
+// so that holes have time to grow together before they are used again.
+func (a *Alloc) AllocBelow(n, below uint64) (off uint64, ok bool) {
+	if n == 0 || n > a.free {
+		return 0, false
+	}
+	if off, ok = a.allocHigh(n, below); !ok && below < a.size {
+		off, ok = a.allocHigh(n, a.size)
+	}
+	return off, ok
 }
 
 func (a *Alloc) allocLow(n uint64) (uint64, bool) {
@@ -109,14 +122,14 @@ func (a *Alloc) allocLow(n uint64) (uint64, bool) {
 	return 0, false
 }
 
-func (a *Alloc) allocHigh(n uint64) (uint64, bool) {
+func (a *Alloc) allocHigh(n, below uint64) (uint64, bool) {
 	for bi := len(a.largest) - 1; bi >= 0; bi-- {
-		if a.largest[bi] < n {
+		if a.largest[bi] < n || a.first[bi] >= below {
 			continue
 		}
 		b := a.blocks[bi]
 		for i := len(b) - 1; i >= 0; i-- {
-			if e := b[i]; e.size >= n {
+			if e := b[i]; e.size >= n && e.off < below {
 				a.replace(bi, i, extent{e.off, e.size - n})
 				a.free -= n
 				return e.off + e.size - n, true

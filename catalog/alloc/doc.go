@@ -9,7 +9,8 @@
 // ends: ranges of [LargeBytes] and more are carved from the top of the highest free extent that holds them, smaller ones
 // from the bottom of the lowest. Address order, not best fit, is what keeps large holes whole under the traffic of a
 // training loop; the choice is a pure function of the live set and of the request, so a state that was rebuilt in another
-// order places the next object at the same offset.
+// order places the next object at the same offset. [Alloc.AllocBelow] lets the caller say where the search for a large range
+// begins; that is part of the request.
 //
 // Invariants, held between calls:
 //

@@ -59,6 +59,20 @@ func (m bitmap) lowest(n uint64) (uint64, bool) {
 	return 0, false
 }
 
+// highest is where a range taken below an offset must go: the top of the last hole that begins there, or of the last of all.
+func (m bitmap) highest(n, below uint64) (uint64, bool) {
+	holes := m.holes()
+	slices.Reverse(holes)
+	for _, limit := range []uint64{below, uint64(len(m))} {
+		for _, h := range holes {
+			if n > 0 && h.size >= n && h.off < limit {
+				return h.end() - n, true
+			}
+		}
+	}
+	return 0, false
+}
+
 func extentsOf(a *Alloc) []extent {
 	var out []extent
 	for off, size := range a.Extents() {
@@ -113,6 +127,17 @@ func TestAgainstBitmap(t *testing.T) {
 				off, ok := a.Alloc(n)
 				if ok != wantOK || off != want {
 					t.Fatalf("Alloc(%d) = %d, %v; want %d, %v", n, off, ok, want, wantOK)
+				}
+				if ok {
+					m.set(off, n, true)
+				}
+			},
+			"below": func(t *rapid.T) {
+				n, below := rapid.Uint64Range(0, 40).Draw(t, "n"), rapid.Uint64Range(0, size+5).Draw(t, "below")
+				want, wantOK := m.highest(n, below)
+				off, ok := a.AllocBelow(n, below)
+				if ok != wantOK || off != want {
+					t.Fatalf("AllocBelow(%d, %d) = %d, %v; want %d, %v", n, below, off, ok, want, wantOK)
 				}
 				if ok {
 					m.set(off, n, true)
@@ -288,6 +313,31 @@ func TestRefusals(t *testing.T) {
 	}
 	if got := extentsOf(a); !slices.Equal(got, []extent{{0, 100}}) {
 		t.Fatalf("after all refusals: %v", got)
+	}
+}
+
+// TestBelow goes round a segment: what was given back above is used again only when nothing below is left.
+func TestBelow(t *testing.T) {
+	const mib = 1 << 20
+	a := New(4 * mib)
+	below := uint64(0)
+	for _, want := range []uint64{3, 2} {
+		below, _ = a.AllocBelow(mib, below)
+		if below != want*mib {
+			t.Fatalf("at %d, want %d", below, want*mib)
+		}
+	}
+	if err := a.Free(3*mib, mib); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []uint64{1, 0, 3} {
+		below, _ = a.AllocBelow(mib, below)
+		if below != want*mib {
+			t.Fatalf("at %d, want %d", below, want*mib)
+		}
+	}
+	if off, ok := a.AllocBelow(mib, below); ok {
+		t.Fatalf("a full segment gave %d", off)
 	}
 }
 

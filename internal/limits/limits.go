@@ -1470,3 +1470,12 @@ const (
 	// ThriftRestMs is how long nothing may have been taken or freed before it goes.
 	ThriftRestMs = 5000
 )
+
+// Large objects where there is much room.
+const (
+	// RoomyShare is the part of the pool that must be free for large ranges to go round their segments. In the traffic of a
+	// training loop this left the fewest puts without a hole up to 80 % in use; beyond 85 % it left more than first fit.
+	RoomyShare = 5
+	// RoomySegments is how many segments that is judged by: what a pool of more looks like on average, these do too.
+	RoomySegments = 8
+)
