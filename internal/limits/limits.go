@@ -1465,3 +1465,14 @@ const (
 	// ThriftRestMs is how long nothing may have been taken or freed before it goes.
 	ThriftRestMs = 5000
 )
+
+// What stays cheap as a master grows.
+const (
+	// StaySegments is from how many segments on the smallest objects go in runs onto one: with fewer, those of all fit into the
+	// caches of a processor, and they are few enough for every object to count in how even they are filled.
+	StaySegments = 64
+	// StayPuts and StayBytes bound a run: sixteen puts share what the first one pays, and 64 KiB is what a reader fetches in
+	// one go from one segment anyway.
+	StayPuts  = 16
+	StayBytes = 64 << 10
+)
