@@ -150,7 +150,7 @@ func TestTrainingTrace(t *testing.T) {
 // TestRuns puts small objects into many segments: they go in runs, and yet all segments get about as much. What is larger, or
 // has several copies, is not drawn out of the run.
 func TestRuns(t *testing.T) {
-	const segments, puts, size = limits.StaySegments, 256 * limits.StaySegments, limits.StayBytes / limits.StayPuts
+	const segments, puts, size = limits.StaySegments, 64 * limits.StaySegments, limits.StayBytes / limits.StayPuts
 	c := newTest(t, testConfig())
 	mountAll(t, c, segments, 1<<30)
 	count, changes, last := map[UUID]int{}, 0, UUID{}

@@ -1475,4 +1475,12 @@ const (
 	// one go from one segment anyway.
 	StayPuts  = 16
 	StayBytes = 64 << 10
+	// ClearSlice is how many objects a removal of all of them looks at before it lets others take the lock: a span of memory,
+	// a tenth of a millisecond.
+	ClearSlice = 4096
+	// ClearKept bounds what stays when all others go at once, of each sort: some milliseconds in which everything waits. Where
+	// more stay, the objects go in slices.
+	ClearKept = 8192
+	// ClearTold bounds the objects that go at once while somebody is told of each of them.
+	ClearTold = 4096
 )
