@@ -1481,6 +1481,10 @@ const (
 	// ClearKept bounds what stays when all others go at once, of each sort: some milliseconds in which everything waits. Where
 	// more stay, the objects go in slices.
 	ClearKept = 8192
+	// SnapshotWorkUs is how long the making of a snapshot works before it rests for SnapshotRestUs: shorter than the tenth of what a
+	// probe may wait, and a rest that the runtime uses to look at its sockets.
+	SnapshotWorkUs = 1000
+	SnapshotRestUs = 200
 	// ClearTold bounds the objects that go at once while somebody is told of each of them.
 	ClearTold = 4096
 )
