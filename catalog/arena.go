@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -39,10 +40,13 @@ type span struct {
 	class      uint8
 	live       bool
 	linked     bool
+	fenced     bool   // see fence
+	torn       bool   // only what is in kept lives; see doom
 	free       name   // head of the list of released slots
 	bump       uint32 // bytes handed out at least once
 	used       uint32 // slots in use
 	prev, next uint32
+	kept       []name
 }
 
 // An arena hands out zeroed slots by name. Only the holder of the writer's lock may call alloc and release; at may be
@@ -54,6 +58,9 @@ type arena struct {
 	spare []unsafe.Pointer // empty spans kept back
 	ids   []uint32         // numbers of spans that were given back
 	held  atomic.Int64     // bytes of all spans mapped now
+
+	fenced []uint32 // spans that nothing is allocated in
+	torn   []uint32
 }
 
 // slotBytes lists the size of each class.
@@ -142,7 +149,9 @@ func (a *arena) release(n name) {
 		a.close(id)
 		return
 	}
-	if !s.linked {
+	if s.torn {
+		s.kept = slices.DeleteFunc(s.kept, func(k name) bool { return k == n })
+	} else if !s.linked && !s.fenced {
 		a.link(id)
 	}
 }
@@ -180,15 +189,20 @@ func (a *arena) close(id uint32) {
 		a.unlink(id)
 	}
 	base := a.base[id]
-	a.base[id] = nil
-	*s = span{}
-	a.ids = append(a.ids, id)
+	a.retire(id)
 	if len(a.spare) < limits.CatalogSpareSpans {
 		a.spare = append(a.spare, base)
 		return
 	}
 	unmapSpan(base)
 	a.held.Add(-spanBytes)
+}
+
+// retire forgets a span, whose memory has another owner by now.
+func (a *arena) retire(id uint32) {
+	a.base[id] = nil
+	a.spans[id] = span{}
+	a.ids = append(a.ids, id)
 }
 
 // shrink gives a spare span back to the system, and tells whether there are more.

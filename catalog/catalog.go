@@ -13,6 +13,7 @@ import (
 type Catalog struct {
 	cfg      Config
 	onChange func([]Change)
+	heard    func() bool
 	log      Log
 	last     atomic.Uint64 // number of the newest decision
 	fresh    fresh

@@ -50,6 +50,9 @@ const (
 	ChangePin
 	// ChangeSum gives Key the Sum that was found in Replicas[0], a complete replica of it.
 	ChangeSum
+	// ChangeClear takes every object away whose first replica has an id below Below, but for those whose first replica is in
+	// Replicas. Their ranges are free at once.
+	ChangeClear
 )
 
 // A Cause says why replicas were dropped. Applying a Change looks at it only for what becomes of a bundle.
@@ -111,6 +114,7 @@ type Change struct {
 	Size         uint64
 	Checksum     uint64
 	Source       uint64 // ChangePut with Copy: the replica that is copied
+	Below        uint64 // ChangeClear
 	Replicas     []ReplicaChange
 	Segment      *Segment
 	Workloads    []Workload    // ChangeWorkloads

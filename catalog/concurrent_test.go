@@ -102,6 +102,8 @@ func TestReadersAndWriters(t *testing.T) {
 			c.CollectBundles(now(), dice.IntN(2) == 0)
 		case 6:
 			c.WritersGone(now(), []Departure{{UUID{8, dice.Uint64N(3)}, now()}})
+		case 7:
+			c.RemoveMatching(now(), nil, dice.IntN(2) == 0)
 		default:
 			_ = c.Remove(now(), names[dice.IntN(keys)], dice.IntN(2) == 0)
 		}
@@ -190,6 +192,8 @@ func TestNoRangeIsTornFromReaders(t *testing.T) {
 			c.Ping(now(), alice)
 		case 3:
 			c.WritersGone(now(), []Departure{{bob, now()}})
+		case 4:
+			c.RemoveMatching(now(), nil, dice.IntN(3) > 0)
 		default:
 			_ = c.Remove(now(), key, dice.IntN(3) > 0)
 		}

@@ -45,11 +45,14 @@
 //   - Every object belongs to one workload, or to none. The bytes and keys of all workloads add up to those of the pool, also
 //     while objects are being accounted for under other rules. A put never takes its workload above the hard limit, and
 //     leaves what others reserved free, unless the rules changed or memory went: then it makes neither worse, and Sweep mends it.
+//   - All objects go by one Change where little stays (see clearing); who looks while they are gone through sees each of them until
+//     that Change, and what he reads stays as long as his lease, or is held back if the removal is by force.
 //   - What outlives the life that its workload gives it goes like a forced removal, whoever reads it.
 //
 // # Locks
 //
-// Catalog.mu, then the mutex of one shard; never two shards. All changes happen under Catalog.mu; a shard's write lock is
+// Catalog.mu, then the mutex of one shard; never two shards, but for the Change that takes all objects away: it holds those of all,
+// taken in their order. All changes happen under Catalog.mu; a shard's write lock is
 // taken for the moment in which something changes that readers see. Readers take a shard's read lock only, and raise
 // leases and times of hand-outs by an atomic maximum. The stage of a segment is an atomic too. Long work (sweeps, eviction, listing) gives Catalog.mu up between slices.
 //

@@ -12,6 +12,10 @@ type ObjectEvent struct {
 // their kind are not told of, nor is it that a silent client's are out of sight.
 func (c *Catalog) OnObject(f func(ObjectEvent)) { c.s.tell = f }
 
+// OnlyWhenHeard sets a function that tells whether anybody is told of objects at the moment; without it, somebody always is. Where
+// nobody is, all objects can go at once. It is called like that of OnObject.
+func (c *Catalog) OnlyWhenHeard(f func() bool) { c.heard = f }
+
 // came and went tell of an object in memory; went must be called before it goes, and is silent about an unfinished one.
 func (s *state) came(n name) {
 	if s.tell != nil {

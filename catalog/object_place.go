@@ -25,6 +25,26 @@ type placer struct {
 	reused  []ReplicaChange  // ranges of readers that a put takes
 	order   order
 	needer  needer // for whom victims are evicted
+	stay    stay
+}
+
+// A stay is the segment that was drawn for the last small objects, and what more it takes before the next is drawn. With
+// hundreds of segments every put would else meet one whose memory is in no cache.
+type stay struct {
+	seg   *segment // nil: there is none
+	at    int      // in the order of mounts
+	puts  int
+	bytes uint64
+}
+
+// on tells whether an object goes where the one before went.
+func (st *stay) on(mounted []*segment, size uint64) bool {
+	if st.puts == 0 || size > st.bytes || st.at >= len(mounted) || mounted[st.at] != st.seg {
+		return false
+	}
+	st.puts--
+	st.bytes -= size
+	return true
 }
 
 // place takes ranges for the replicas of a write, each on another segment: what is free; what the quarantine has to give
@@ -201,6 +221,9 @@ func (c *Catalog) takeFree(w *write, apart bool) (*segment, uint64, bool) {
 			at -= len(mounted)
 		}
 		if offset, ok := c.takeOn(mounted[at], w.size, apart); ok {
+			if i > 0 {
+				c.placer.stay = stay{} // it is full
+			}
 			return mounted[at], offset, true
 		}
 	}
@@ -255,21 +278,28 @@ func (c *Catalog) hostOf(w *write) string {
 
 // draw picks a segment by chance, each as often as its size weighs. Large objects take it as it comes: placing them at
 // random and trying all before giving up keeps more large holes than equal filling does. Small ones take the emptier of
-// two, which evens the load out and yet gives a fresh segment at most twice its share.
+// two, which evens the load out and yet gives a fresh segment at most twice its share. Where there are many segments, the
+// smallest go in runs: a run is a few puts, and less bytes than one object may have.
 func (c *Catalog) draw(size uint64) int {
 	mounted := c.s.segments.mounted
 	if len(mounted) < 2 {
 		return 0
 	}
-	first := c.drawOne()
+	stays := len(mounted) >= limits.StaySegments && size <= limits.StayBytes/2 && len(c.placer.places) == 0
+	if stays && c.placer.stay.on(mounted, size) {
+		return c.placer.stay.at
+	}
+	at := c.drawOne()
 	if size >= limits.AllocLargeBytes {
-		return first
+		return at
 	}
-	second := c.drawOne()
-	if freeShare(mounted[second]) > freeShare(mounted[first]) {
-		return second
+	if second := c.drawOne(); freeShare(mounted[second]) > freeShare(mounted[at]) {
+		at = second
 	}
-	return first
+	if stays {
+		c.placer.stay = stay{mounted[at], at, limits.StayPuts - 1, limits.StayBytes - size}
+	}
+	return at
 }
 
 // drawOne draws from all segments until it meets one that is used, which is the same as drawing from those alone and does

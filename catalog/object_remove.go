@@ -158,7 +158,13 @@ func (c *Catalog) leased(r *record, now Time) bool {
 // Remove would refuse is left. Others get the lock in between, so objects that come or go meanwhile may be missed.
 func (c *Catalog) RemoveMatching(now Time, match func(key string) bool, force bool) (removed int64) {
 	var at cursor
-	for more := true; more; {
+	more := true
+	if match == nil {
+		var done bool
+		removed, done = c.clearAll(now, force)
+		more = !done
+	}
+	for more {
 		if match == nil {
 			var n int64
 			n, more = c.removeSlice(now, &at, force)
@@ -331,7 +337,7 @@ type cursor struct{ span, offset uint32 }
 // scan returns the next record in the order of memory; 0 at the end.
 func (s *state) scan(at *cursor) name { return s.scanKind(at, kindRecord) }
 
-// scanKind returns the next record, or bundle, in the order of memory; 0 at the end.
+// scanKind returns the next slot of a kind in the order of memory; 0 at the end.
 func (s *state) scanKind(at *cursor, k kind) name {
 	for ; int(at.span) < len(s.arena.spans); at.span, at.offset = at.span+1, 0 {
 		sp := &s.arena.spans[at.span]
@@ -342,12 +348,26 @@ func (s *state) scanKind(at *cursor, k kind) name {
 		for at.offset = (at.offset + step - 1) / step * step; at.offset < sp.bump; {
 			n := name(at.span*spanGranules + at.offset/granuleBytes)
 			at.offset += step
-			if k == kindRecord && s.record(n).keyBytes != 0 || k == kindBundle && s.bundle(n).nameBytes != 0 {
+			if (!sp.torn || sp.lives(n)) && s.isLive(n, k) {
 				return n
 			}
 		}
 	}
 	return 0
+}
+
+// isLive tells whether a slot of a kind is in use.
+func (s *state) isLive(n name, k kind) bool {
+	switch k {
+	case kindRecord:
+		return s.record(n).keyBytes != 0
+	case kindReplica:
+		return s.replica(n).owner != 0
+	case kindUnit:
+		return s.unit(n).nameBytes != 0
+	default:
+		return s.bundle(n).nameBytes != 0
+	}
 }
 
 // keySlice copies some of the keys, all or only the readable ones.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"mooncake/internal/limits"
 )
 
 var seeds = flag.Int("trace_seeds", traceSeeds, "how many training loops TestTrainingTrace replays at each filling")
@@ -144,6 +146,72 @@ func TestTrainingTrace(t *testing.T) {
 		t.Logf("%d %% live: %d of %d large puts failed (%.2f %%)", tc.live, failed, large, got)
 		if got > tc.failedMax {
 			t.Errorf("%d %% live: %.2f %% of the large puts failed, at most %.2f are allowed", tc.live, got, tc.failedMax)
+		}
+	}
+}
+
+// TestRuns puts small objects into many segments: they go in runs, and yet all segments get about as much. What is larger, or
+// has several copies, is not drawn out of the run.
+func TestRuns(t *testing.T) {
+	const segments, puts, size = limits.StaySegments, 64 * limits.StaySegments, limits.StayBytes / limits.StayPuts
+	c := newTest(t, testConfig())
+	mountAll(t, c, segments, 1<<30)
+	count, changes, last := map[UUID]int{}, 0, UUID{}
+	for i := range puts {
+		replicas, err := c.PutStart(2, alice, fmt.Sprint("small", i), size, one(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := replicas[0].Segment.ID
+		if count[id]++; id != last {
+			last = id
+			changes++
+		}
+	}
+	if changes > puts/limits.StayPuts || changes < puts/limits.StayPuts*9/10 {
+		t.Errorf("%d puts went in %d runs", puts, changes)
+	}
+	for id, n := range count {
+		if n > 2*puts/segments {
+			t.Errorf("segment %v took %d of %d puts", id, n, puts)
+		}
+	}
+	if len(count) != segments {
+		t.Errorf("%d segments of %d took something", len(count), segments)
+	}
+	for i := range 8 {
+		replicas, err := c.PutStart(2, alice, fmt.Sprint("two", i), size, &PutOptions{Replicas: 2}, nil)
+		if err != nil || len(replicas) != 2 || replicas[0].Segment.ID == replicas[1].Segment.ID {
+			t.Fatalf("two copies: %v, %v", replicas, err)
+		}
+	}
+	apart := map[UUID]bool{}
+	for i := range 32 {
+		replicas, err := c.PutStart(2, alice, fmt.Sprint("large", i), limits.StayBytes, one(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apart[replicas[0].Segment.ID] = true
+	}
+	if len(apart) < 8 {
+		t.Errorf("32 larger objects went to %d segments", len(apart))
+	}
+}
+
+// TestRunEnds fills the segment of a run, and takes it away: the run goes on elsewhere.
+func TestRunEnds(t *testing.T) {
+	const size = 1000
+	c := newTest(t, testConfig())
+	mountAll(t, c, limits.StaySegments, 5*size)
+	for i := range 4 * limits.StaySegments {
+		replicas, err := c.PutStart(2, alice, fmt.Sprint(i), size, one(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%16 == 15 {
+			if _, err := c.UnmountSegment(2, replicas[0].Segment.ID, alice); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -53,6 +53,10 @@ type state struct {
 	tell       func(ObjectEvent) // nil: nobody wants to know
 	marksFresh bool              // decisions become durable later: what they complete gets flagFresh
 	completed  []name            // by the decision under way, with flagFresh
+
+	clear     clearing
+	survivors []name // of the ChangeClear under way, where it was decided
+	cleared   int    // objects that it took away
 }
 
 type pendingPin struct {

@@ -45,6 +45,8 @@ func (s *state) apply(c *Change, held bool) {
 		s.applyPin(c)
 	case ChangeSum:
 		s.applySum(c)
+	case ChangeClear:
+		s.applyClear(c, held)
 	}
 }
 

@@ -46,6 +46,7 @@ func (c *Catalog) Sweep(now Time) (out Swept) {
 	c.inSlices(func() bool { return c.expire(now, &out) })
 	c.inSlices(func() bool { return c.keepShares(now, &out) })
 	c.inSlices(func() bool { return c.keepQuotas(now, &out) })
+	c.inSlices(c.s.arena.mend)
 	c.attendDisks(now)
 	c.inSlices(func() bool { return c.evictAbove(now, &out) })
 	c.mu.Lock()

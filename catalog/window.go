@@ -99,7 +99,7 @@ func (c *Catalog) notePartings(number uint64) {
 				p.allUpTo = number // what it takes the place of goes
 			}
 			continue
-		case ChangeUnmount:
+		case ChangeUnmount, ChangeClear:
 			p.allUpTo = number
 			continue
 		default:

@@ -75,6 +75,7 @@ type events struct {
 // watchObjects lets the catalog tell of objects, and begins the epoch of this leader.
 func (s *Service) watchObjects() {
 	s.cat.OnObject(s.hearObject)
+	s.cat.OnlyWhenHeard(func() bool { return s.events.publisher != nil || s.watchers.count.Load() > 0 })
 	if s.events.publisher == nil {
 		return
 	}

@@ -32,6 +32,7 @@ func parse(head *header, payload []byte, room []catalog.Change) (p parsedRecord,
 
 // applyParsed applies a record.
 func (h *History) applyParsed(p *parsedRecord) error {
+	h.gentle.rest()
 	if err := h.apply(&p.entry); err != nil {
 		return err
 	}
@@ -47,9 +48,11 @@ func (h *History) ahead(read func(visit func(*header, []byte) error) error, take
 	parsed := make(chan parsedRecord, limits.LogAhead)
 	used := make(chan []catalog.Change, limits.LogAhead)
 	quit, ended := make(chan struct{}), make(chan error, 1)
+	reading := gentle{on: h.gentle.on}
 	go func() {
 		defer close(parsed)
 		ended <- read(func(head *header, payload []byte) error {
+			reading.rest()
 			var room []catalog.Change
 			select {
 			case room = <-used:

@@ -38,6 +38,7 @@ const (
 	hasLocality
 	hasWanted
 	hasSum
+	hasBelow
 	knownFields = iota
 )
 
@@ -166,6 +167,9 @@ func appendPlacement(dst []byte, fields uint64, c *catalog.Change) []byte {
 	if fields&hasSum != 0 {
 		dst = binary.LittleEndian.AppendUint32(dst, c.Sum)
 	}
+	if fields&hasBelow != 0 {
+		dst = binary.AppendUvarint(dst, c.Below)
+	}
 	return dst
 }
 
@@ -211,6 +215,7 @@ func fieldsOf(base catalog.Time, c *catalog.Change, flags uint8) (fields uint64)
 		{c.Segment != nil && c.Segment.Locality != "", hasLocality},
 		{c.Wanted != 0, hasWanted},
 		{c.Sum != 0, hasSum},
+		{c.Below != 0, hasBelow},
 	} {
 		if f.set {
 			fields |= f.bit
@@ -424,6 +429,9 @@ func (r *reader) placement(c *catalog.Change, fields uint64) {
 	}
 	if fields&hasSum != 0 {
 		c.Sum = r.uint32()
+	}
+	if fields&hasBelow != 0 {
+		c.Below = r.uvarint()
 	}
 }
 

@@ -30,6 +30,7 @@ func drawChange(t *rapid.T) catalog.Change {
 		c.Replicas = append(c.Replicas, catalog.ReplicaChange{ID: number.Draw(t, "id"), Segment: drawID(t), Offset: number.Draw(t, "offset"), Size: number.Draw(t, "bytes")})
 	}
 	c.Tenant, c.Wanted = text.Draw(t, "tenant"), small.Draw(t, "wanted")
+	c.Below = number.Draw(t, "below")
 	c.Sum, c.HasSum = rapid.Uint32().Draw(t, "crc"), rapid.Bool().Draw(t, "has crc")
 	for range rapid.IntRange(0, 2).Draw(t, "workloads") {
 		c.Workloads = append(c.Workloads, catalog.Workload{

@@ -31,6 +31,7 @@ type shelf struct {
 	partsMax int
 	// progress, unless it is nil, is told how far a history is that is being loaded.
 	progress func(number uint64)
+	gentle   gentle // of whoever loads beside the catalog in use
 
 	log  *zap.Logger
 	rare *zap.Logger // for what is tried again and again: one line in a while says it
@@ -75,6 +76,7 @@ func (s *shelf) loadOnce(ctx context.Context) (*History, error) {
 		return nil, err
 	}
 	h := newHistory(s.catalog, s.log)
+	h.gentle = s.gentle
 	if err = s.loadSnapshot(ctx, h); err == nil {
 		err = s.takeAll(h, append(rolls, logs...))
 	}

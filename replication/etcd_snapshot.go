@@ -98,6 +98,7 @@ func (t *Term) hold(ctx context.Context, m presence, p pointer) error {
 		return err
 	}
 	got := newHistory(t.catalog, zap.NewNop())
+	got.gentle.on = true
 	defer got.Catalog.Close()
 	return got.decodeSnapshot("snapshot "+p.ID, text)
 }
@@ -106,7 +107,7 @@ func (t *Term) hold(ctx context.Context, m presence, p pointer) error {
 // What goes to etcd does so only while the fence holds. It is for the leader to let the snapshot count.
 func (s *shelf) buildSnapshot(ctx context.Context, fence etcdkv.Condition, maker string) (p pointer, err error) {
 	quiet := *s
-	quiet.log = zap.NewNop()
+	quiet.log, quiet.gentle.on = zap.NewNop(), true
 	h, err := quiet.load(ctx)
 	if err != nil {
 		return p, err
@@ -144,6 +145,7 @@ func (s *shelf) buildSnapshot(ctx context.Context, fence etcdkv.Condition, maker
 		return p, err
 	}
 	got := newHistory(s.catalog, zap.NewNop())
+	got.gentle.on = true
 	defer got.Catalog.Close()
 	if err := got.decodeSnapshot("snapshot "+p.ID, back); err != nil {
 		return p, err

@@ -29,6 +29,7 @@ type History struct {
 	log      *zap.Logger
 	lately   []granted // of the records read last
 	bytes    int64     // of records read from journal files
+	gentle   gentle    // of whoever applies
 	repaired bool      // records are missing: what follows may not fit
 }
 

@@ -38,20 +38,20 @@ func (h *History) save(ctx context.Context, out io.Writer, identity uint64) (s S
 // Save writes all that is durable now as a snapshot. It is made from the files alone, so whoever uses the journal is not held
 // up; for the time being the memory of the catalog is needed twice.
 func (j *Journal) Save(ctx context.Context, out io.Writer) (Saved, error) {
-	return saveDir(ctx, j.cfg.Dir, j.cfg.Catalog, j.Durable(), out)
+	return saveDir(ctx, j.cfg.Dir, j.cfg.Catalog, j.Durable(), gentle{on: true}, out)
 }
 
 // SaveDir writes what the directory of a journal holds as a snapshot. What somebody who uses it is writing at the moment may be
 // missing.
 func SaveDir(ctx context.Context, dir string, out io.Writer) (Saved, error) {
-	return saveDir(ctx, dir, catalog.Config{}, 0, out)
+	return saveDir(ctx, dir, catalog.Config{}, 0, gentle{}, out)
 }
 
 // saveDir reads a directory up to a record at least. Files may be deleted meanwhile, since a snapshot makes them unnecessary.
-func saveDir(ctx context.Context, dir string, cfg catalog.Config, atLeast uint64, out io.Writer) (Saved, error) {
+func saveDir(ctx context.Context, dir string, cfg catalog.Config, atLeast uint64, g gentle, out io.Writer) (Saved, error) {
 	var failed error
 	for range limits.LogLoadTries {
-		h, identity, err := readDir(ctx, dir, cfg)
+		h, identity, err := readDir(ctx, dir, cfg, g)
 		if err == nil && h.Last < atLeast {
 			h.Catalog.Close()
 			err = fmt.Errorf("%s ends at record %d, %d was kept: %w", dir, h.Last, atLeast, errHole)
@@ -68,7 +68,7 @@ func saveDir(ctx context.Context, dir string, cfg catalog.Config, atLeast uint64
 }
 
 // readDir builds the history of a directory without touching it. Damage is an error.
-func readDir(ctx context.Context, dir string, cfg catalog.Config) (h *History, identity uint64, err error) {
+func readDir(ctx context.Context, dir string, cfg catalog.Config, g gentle) (h *History, identity uint64, err error) {
 	l, err := list(dir)
 	if err != nil {
 		return nil, 0, err
@@ -90,6 +90,7 @@ func readDir(ctx context.Context, dir string, cfg catalog.Config) (h *History, i
 		identity = head.identity
 	}
 	h = newHistory(cfg, zap.NewNop())
+	h.gentle = g
 	defer func() {
 		if err != nil {
 			h.Catalog.Close()
@@ -126,7 +127,7 @@ func readDir(ctx context.Context, dir string, cfg catalog.Config) (h *History, i
 // Save writes all that is in etcd now as a snapshot, beside the catalog in use.
 func (t *Term) Save(ctx context.Context, out io.Writer) (Saved, error) {
 	quiet := t.shelf
-	quiet.log, quiet.rare = zap.NewNop(), zap.NewNop()
+	quiet.log, quiet.rare, quiet.gentle.on = zap.NewNop(), zap.NewNop(), true
 	h, err := quiet.load(ctx)
 	if err != nil {
 		return Saved{}, err

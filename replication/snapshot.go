@@ -71,6 +71,7 @@ func (j *Journal) makeSnapshot(ctx context.Context, upTo uint64) (int64, error) 
 		return 0, err
 	}
 	h := newHistory(j.cfg.Catalog, j.cfg.Log)
+	h.gentle.on = true
 	release := sync.OnceFunc(h.Catalog.Close)
 	defer release()
 	if err := h.load(ctx, l, j.identity, upTo); err != nil {
@@ -178,6 +179,7 @@ func (h *History) encode(ctx context.Context, out io.Writer, identity uint64) (b
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		h.gentle.rest()
 		records = b.number
 		n, err := out.Write(b.seal(identity))
 		bytes += int64(n)
@@ -196,6 +198,7 @@ func (h *History) encode(ctx context.Context, out io.Writer, identity uint64) (b
 // verifySnapshot reads a snapshot back as the next start will.
 func (j *Journal) verifySnapshot(path string, want census) error {
 	got := newHistory(catalog.Config{}, j.cfg.Log)
+	got.gentle.on = true
 	defer got.Catalog.Close()
 	if err := got.loadSnapshot(path, j.identity); err != nil {
 		return err

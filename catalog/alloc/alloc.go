@@ -167,6 +167,36 @@ func (a *Alloc) Reserve(off, n uint64) bool {
 	return true
 }
 
+// A Range is a part of a segment.
+type Range struct{ Offset, Size uint64 }
+
+// Reset makes everything free but the given ranges, which must be in the order of addresses, inside, and not overlap.
+func (a *Alloc) Reset(taken []Range) {
+	*a = Alloc{size: a.size}
+	from := uint64(0)
+	for i := range taken {
+		a.append(from, taken[i].Offset)
+		from = taken[i].Offset + taken[i].Size
+	}
+	a.append(from, a.size)
+}
+
+// append adds a free extent behind all others.
+func (a *Alloc) append(from, to uint64) {
+	if from >= to {
+		return
+	}
+	e := extent{from, to - from}
+	a.free += e.size
+	last := len(a.blocks) - 1
+	if last < 0 || len(a.blocks[last]) >= limits.AllocBlockExtents/2 {
+		a.first, a.largest, a.blocks = append(a.first, e.off), append(a.largest, e.size), append(a.blocks, []extent{e})
+		return
+	}
+	a.blocks[last] = append(a.blocks[last], e)
+	a.largest[last] = max(a.largest[last], e.size)
+}
+
 // Free gives [off, off+n) back. It must have been taken by Alloc or Reserve, though not necessarily in one piece. An
 // empty or foreign range is ErrRange, one that is free already, in part or whole, ErrNotLive; then nothing changes.
 func (a *Alloc) Free(off, n uint64) error {

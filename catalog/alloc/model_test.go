@@ -153,6 +153,15 @@ func TestAgainstBitmap(t *testing.T) {
 					m.set(off, n, true)
 				}
 			},
+			"reset": func(*rapid.T) {
+				var taken []Range
+				for off := uint64(0); off < size; off++ {
+					if m[off] { // a byte each: they may touch
+						taken = append(taken, Range{off, 1})
+					}
+				}
+				a.Reset(taken)
+			},
 			"free": func(t *rapid.T) {
 				// Any range: partly free ones must be refused, and a live one may be given back in pieces.
 				off, n := rapid.Uint64Range(0, size+5).Draw(t, "off"), rapid.Uint64Range(0, 20).Draw(t, "n")

@@ -1478,4 +1478,25 @@ const (
 	RoomyShare = 5
 	// RoomySegments is how many segments that is judged by: what a pool of more looks like on average, these do too.
 	RoomySegments = 8
+// What stays cheap as a master grows.
+const (
+	// StaySegments is from how many segments on the smallest objects go in runs onto one: with fewer, those of all fit into the
+	// caches of a processor, and they are few enough for every object to count in how even they are filled.
+	StaySegments = 64
+	// StayPuts and StayBytes bound a run: sixteen puts share what the first one pays, and 64 KiB is what a reader fetches in
+	// one go from one segment anyway.
+	StayPuts  = 16
+	StayBytes = 64 << 10
+	// ClearSlice is how many objects a removal of all of them looks at before it lets others take the lock: a span of memory,
+	// a tenth of a millisecond.
+	ClearSlice = 4096
+	// ClearKept bounds what stays when all others go at once, of each sort: some milliseconds in which everything waits. Where
+	// more stay, the objects go in slices.
+	ClearKept = 8192
+	// SnapshotWorkUs is how long the making of a snapshot works before it rests for SnapshotRestUs: shorter than the tenth of what a
+	// probe may wait, and a rest that the runtime uses to look at its sockets.
+	SnapshotWorkUs = 1000
+	SnapshotRestUs = 200
+	// ClearTold bounds the objects that go at once while somebody is told of each of them.
+	ClearTold = 4096
 )
