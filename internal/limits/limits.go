@@ -1465,3 +1465,10 @@ const (
 	// ThriftRestMs is how long nothing may have been taken or freed before it goes.
 	ThriftRestMs = 5000
 )
+
+// What calls cost.
+const (
+	// CatalogPairSpans is how many spans of one sort there are before more come in pairs, each of them a huge page: a catalog of many
+	// sorts of records and few of each does not take 2 MiB for every sort.
+	CatalogPairSpans = 4
+)
