@@ -55,6 +55,7 @@ type arena struct {
 	base  []unsafe.Pointer // by span number; fixed length, so that readers never see it move
 	spans []span           // span 0 is never used
 	room  [kinds][]uint32  // by class: first span with a free slot
+	count [kinds][]uint16  // by class: how many spans there are
 	spare []unsafe.Pointer // empty spans kept back
 	ids   []uint32         // numbers of spans that were given back
 	held  atomic.Int64     // bytes of all spans mapped now
@@ -95,7 +96,7 @@ func classOf(bytes int) uint8 {
 func newArena() *arena {
 	a := &arena{base: make([]unsafe.Pointer, spansMax), spans: make([]span, 1)}
 	for k := range a.room {
-		a.room[k] = make([]uint32, len(slotBytes))
+		a.room[k], a.count[k] = make([]uint32, len(slotBytes)), make([]uint16, len(slotBytes))
 	}
 	return a
 }
@@ -158,13 +159,9 @@ func (a *arena) release(n name) {
 
 // open starts a span for slots of one class.
 func (a *arena) open(k kind, class uint8) uint32 {
-	var base unsafe.Pointer
-	if n := len(a.spare); n > 0 {
-		base, a.spare = a.spare[n-1], a.spare[:n-1]
-	} else if base = mapSpan(); base == nil {
+	base := a.take(a.count[k][class] >= limits.CatalogPairSpans)
+	if base == nil {
 		return 0
-	} else {
-		a.held.Add(spanBytes)
 	}
 	id := uint32(len(a.spans))
 	if n := len(a.ids); n > 0 {
@@ -178,8 +175,29 @@ func (a *arena) open(k kind, class uint8) uint32 {
 	}
 	a.base[id] = base
 	a.spans[id] = span{kind: k, class: class, live: true}
+	a.count[k][class]++
 	a.link(id)
 	return id
+}
+
+// take gives the memory of a span; nil when the system has none left. In pairs it comes in larger pages, and the other half is
+// spare.
+func (a *arena) take(pairs bool) (base unsafe.Pointer) {
+	if n := len(a.spare); n > 0 {
+		base, a.spare = a.spare[n-1], a.spare[:n-1]
+		return base
+	}
+	if pairs {
+		if base = mapPair(); base != nil {
+			a.held.Add(2 * spanBytes)
+			a.spare = append(a.spare, unsafe.Add(base, spanBytes))
+			return base
+		}
+	}
+	if base = mapSpan(); base != nil {
+		a.held.Add(spanBytes)
+	}
+	return base
 }
 
 // close takes an empty span out of service.
@@ -201,6 +219,7 @@ func (a *arena) close(id uint32) {
 // retire forgets a span, whose memory has another owner by now.
 func (a *arena) retire(id uint32) {
 	a.base[id] = nil
+	a.count[a.spans[id].kind][a.spans[id].class]--
 	a.spans[id] = span{}
 	a.ids = append(a.ids, id)
 }

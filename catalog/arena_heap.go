@@ -9,5 +9,10 @@ func mapSpan() unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(make([]uint64, spanBytes/8)))
 }
 
+// mapPair takes two spans in one piece.
+func mapPair() unsafe.Pointer {
+	return unsafe.Pointer(unsafe.SliceData(make([]uint64, 2*spanBytes/8)))
+}
+
 // unmapSpan leaves the span to the garbage collector.
 func unmapSpan(unsafe.Pointer) {}

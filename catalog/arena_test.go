@@ -201,3 +201,36 @@ func TestBestWindow(t *testing.T) {
 		}
 	})
 }
+
+// TestArenaPairs fills spans of one sort: after the first few they come in pairs, and all go back.
+func TestArenaPairs(t *testing.T) {
+	a := newArena()
+	defer a.freeAll()
+	const spans = limits.CatalogPairSpans + 5
+	var slots []name
+	for len(a.spans)-1 < spans {
+		n := a.alloc(kindRecord, spanBytes/2)
+		*(*uint64)(a.at(n)) = uint64(n)
+		*(*uint64)(unsafe.Add(a.at(n), spanBytes/2-8)) = uint64(n)
+		slots = append(slots, n)
+	}
+	if got := a.held.Load(); got != (spans+1)*spanBytes || len(a.spare) != 1 {
+		t.Errorf("%d bytes are held for %d spans, %d are spare", got, spans, len(a.spare))
+	}
+	for id := limits.CatalogPairSpans + 1; id < spans; id += 2 {
+		if a.base[id+1] != unsafe.Add(a.base[id], spanBytes) {
+			t.Errorf("spans %d and %d are no pair", id, id+1)
+		}
+	}
+	for _, n := range slots {
+		if first, last := *(*uint64)(a.at(n)), *(*uint64)(unsafe.Add(a.at(n), spanBytes/2-8)); first != uint64(n) || last != first {
+			t.Errorf("slot %x holds %x and %x", n, first, last)
+		}
+		a.release(n)
+	}
+	for a.shrink() {
+	}
+	if a.held.Load() != 0 || len(a.spare) != 0 || a.count[kindRecord][classOf(spanBytes/2)] != 0 {
+		t.Errorf("%d bytes, %d spans and %d of the sort are left", a.held.Load(), len(a.spare), a.count[kindRecord][classOf(spanBytes/2)])
+	}
+}

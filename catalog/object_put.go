@@ -24,11 +24,17 @@ func (c *Catalog) check(key string, size uint64, o *PutOptions) error {
 // lost: such an object is dropped. A pool without room evicts; ErrNoSpace means that nothing could be evicted, and then
 // nothing was.
 func (c *Catalog) PutStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
+	t := c.Turn()
+	defer t.End()
+	return t.PutStart(now, id, key, size, o, dst)
+}
+
+// PutStart is Catalog.PutStart.
+func (t Turn) PutStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
+	c := t.c
 	if err := c.check(key, size, o); err != nil {
 		return dst, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
 	if !c.mayWrite(o.Tenant) {
 		return dst, ErrTenantNotRegistered
@@ -212,8 +218,14 @@ func writes(replicaType int32) bool {
 // PutEnd completes the writing of an object. The replicas of the given type become readable. Ending twice is fine. The
 // checksum becomes the object's; without one it has none.
 func (c *Catalog) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t := c.Turn()
+	defer t.End()
+	return t.PutEnd(now, id, key, checksum, hasChecksum, replicaType)
+}
+
+// PutEnd is Catalog.PutEnd.
+func (t Turn) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
+	c := t.c
 	if replicaType == ReplicaTypeDisk {
 		return c.endFile(now, id, key)
 	}

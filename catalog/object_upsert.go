@@ -7,11 +7,17 @@ import "strings"
 // size for which there is no room goes over the old one in place, unless a copy of that is out of reach. A write under way, whoever's, is pushed aside. The
 // object keeps its group; asking for another is ErrInvalidParams.
 func (c *Catalog) UpsertStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
+	t := c.Turn()
+	defer t.End()
+	return t.UpsertStart(now, id, key, size, o, dst)
+}
+
+// UpsertStart is Catalog.UpsertStart.
+func (t Turn) UpsertStart(now Time, id UUID, key string, size uint64, o *PutOptions, dst []Replica) ([]Replica, error) {
+	c := t.c
 	if err := c.check(key, size, o); err != nil {
 		return dst, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	w := c.newWrite(now, id, key, size, o)
 	if !c.mayWrite(o.Tenant) {
 		return dst, ErrTenantNotRegistered
@@ -123,6 +129,11 @@ func (c *Catalog) reopen(w *write, n name, dst []Replica) ([]Replica, error) {
 // UpsertEnd is PutEnd.
 func (c *Catalog) UpsertEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
 	return c.PutEnd(now, id, key, checksum, hasChecksum, replicaType)
+}
+
+// UpsertEnd is Catalog.UpsertEnd.
+func (t Turn) UpsertEnd(now Time, id UUID, key string, checksum uint64, hasChecksum bool, replicaType int32) error {
+	return t.PutEnd(now, id, key, checksum, hasChecksum, replicaType)
 }
 
 // UpsertRevoke is PutRevoke. The value that an upsert in place has begun to write over is lost with it.

@@ -171,16 +171,12 @@ func (l *callLog) sweep() {
 }
 
 // took takes note of how long a call was in its handler.
-func (l *callLog) took(p *peerConn, call wire.CallID, began time.Time, req any) {
-	if l.threshold == 0 {
-		return
-	}
-	took := time.Since(began)
-	if took < l.threshold {
+func (l *callLog) took(p *peerConn, call wire.CallID, took time.Duration, req any) {
+	if l.threshold == 0 || took < l.threshold {
 		return
 	}
 	r := refusalOf(p, req, 0)
-	c := SlowCall{At: began, Call: call.Name(), Took: took, Client: r.client, From: r.from, Key: r.key, Keys: keysIn(req)}
+	c := SlowCall{At: time.Now().Add(-took), Call: call.Name(), Took: took, Client: r.client, From: r.from, Key: r.key, Keys: keysIn(req)}
 	l.slowMu.Lock()
 	defer l.slowMu.Unlock()
 	if l.seen++; len(l.slow) < limits.SlowCalls {

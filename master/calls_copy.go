@@ -20,19 +20,19 @@ func (s *Service) registerCopies() {
 		} else {
 			r.Value, r.Err = s.startCopy(q.ClientID, q.TenantID, q.Key, q.Source, q.Targets)
 		}
-		s.calls.Count(wire.CopyStart.ID.Name(), r.Err != 0)
+		s.count(wire.CopyStart.ID, r.Err != 0)
 	})
 	register(s, &wire.DynamicReplicaCopyStart, func(p *peerConn, q *wire.DynamicReplicaCopyStartRequest, r *wire.DynamicReplicaCopyStartReply) {
 		s.families.bind(p, q.ClientID)
 		if r.Err = s.mayStart(q); r.Err == 0 {
 			r.Value, r.Err = s.startCopy(q.ClientID, q.TenantID, q.Key, q.Source, q.Targets)
 		}
-		s.calls.Count(wire.CopyStart.ID.Name(), r.Err != 0)
+		s.count(wire.CopyStart.ID, r.Err != 0)
 	})
 	register(s, &wire.MoveStart, func(p *peerConn, q *wire.MoveStartRequest, r *wire.MoveStartReply) {
 		s.families.bind(p, q.ClientID)
 		r.Value, r.Err = s.startMove(q)
-		s.calls.Count(wire.MoveStart.ID.Name(), r.Err != 0)
+		s.count(wire.MoveStart.ID, r.Err != 0)
 	})
 	register(s, &wire.CopyEnd, func(p *peerConn, q *wire.CopyEndRequest, r *wire.CopyEndReply) {
 		r.Err = s.endAdded(p, q)

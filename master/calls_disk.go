@@ -125,7 +125,7 @@ func (s *Service) reportDisk(q *wire.NotifyOffloadSuccessRequest) error {
 func (s *Service) registerDiskEvictions() {
 	register(s, &wire.EvictDiskReplica, func(_ *peerConn, q *wire.EvictDiskReplicaRequest, r *wire.EvictDiskReplicaReply) {
 		_, r.Err = s.evictDisk(q.ClientID, q.TenantID, q.Key, q.ReplicaType, 0)
-		s.calls.Count(wire.EvictDiskReplica.ID.Name(), r.Err != 0)
+		s.count(wire.EvictDiskReplica.ID, r.Err != 0)
 	})
 	register(s, &wire.BatchEvictDiskReplica, func(_ *peerConn, q *wire.BatchEvictDiskReplicaRequest, r *wire.BatchEvictDiskReplicaReply) {
 		out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(q.Keys))
@@ -135,7 +135,7 @@ func (s *Service) registerDiskEvictions() {
 			failed = failed || out[i].Err != 0
 		}
 		*r = out
-		s.calls.Count(wire.BatchEvictDiskReplica.ID.Name(), failed)
+		s.count(wire.BatchEvictDiskReplica.ID, failed)
 	})
 	register(s, &wire.EvictDiskReplicaIfCurrent, func(_ *peerConn, q *wire.EvictDiskReplicaIfCurrentRequest, r *wire.EvictDiskReplicaIfCurrentReply) {
 		if q.Expected == 0 {

@@ -7,46 +7,49 @@ import (
 
 	"mooncake/catalog"
 	"mooncake/internal/limits"
+	"mooncake/metrics"
 	"mooncake/wire"
 )
 
 func (s *Service) registerReads() {
-	register(s, &wire.ExistKey, func(_ *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
-		r.Value, r.Err = s.exist(s.clock.Now(), q.TenantID, q.Key)
-		s.calls.Count(wire.ExistKey.ID.Name(), false)
+	register(s, &wire.ExistKey, func(p *peerConn, q *wire.ExistKeyRequest, r *wire.ExistKeyReply) {
+		r.Value, r.Err = s.exist(p.now, q.TenantID, q.Key)
+		s.count(wire.ExistKey.ID, false)
 	})
-	registerLean(s, &wire.BatchExistKey, func(_ *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply, _ *bag) {
+	registerLean(s, &wire.BatchExistKey, func(p *peerConn, q *wire.BatchExistKeyRequest, r *wire.BatchExistKeyReply, _ *bag) {
 		out := again(*r, len(q.Keys))
-		now := s.clock.Now()
 		for i, key := range q.Keys {
 			s.warm(q.Keys, i)
-			out[i].Value, out[i].Err = s.exist(now, q.TenantID, key)
+			out[i].Value, out[i].Err = s.exist(p.now, q.TenantID, key)
 		}
 		*r = out
 		s.countBatch(wire.BatchExistKey.ID, len(out), 0)
 	})
 	registerLean(s, &wire.GetReplicaList, func(p *peerConn, q *wire.GetReplicaListRequest, r *wire.GetReplicaListReply, b *bag) {
 		*r = wire.GetReplicaListReply{}
-		b.close(s.get(p, s.clock.Now(), q.TenantID, q.Key, r, b.open(1)))
-		s.calls.Count(wire.GetReplicaList.ID.Name(), r.Err != 0)
+		var looked metrics.Lookups
+		b.close(s.get(p, p.now, q.TenantID, q.Key, r, b.open(1), &looked))
+		s.calls.CountLookups(&looked)
+		s.count(wire.GetReplicaList.ID, r.Err != 0)
 	})
 	registerLean(s, &wire.BatchGetReplicaList, func(p *peerConn, q *wire.BatchGetReplicaListRequest, r *wire.BatchGetReplicaListReply, b *bag) {
 		out, list := again(*r, len(q.Keys)), b.open(len(q.Keys))
-		now := s.clock.Now()
+		var looked metrics.Lookups
 		failed := 0
 		for i, key := range q.Keys {
 			s.warm(q.Keys, i)
-			if list = s.get(p, now, q.TenantID, key, &out[i], list); out[i].Err != 0 {
+			if list = s.get(p, p.now, q.TenantID, key, &out[i], list, &looked); out[i].Err != 0 {
 				failed++
 			}
 		}
+		s.calls.CountLookups(&looked)
 		b.close(list)
 		*r = out
 		s.countBatch(wire.BatchGetReplicaList.ID, len(out), failed)
 	})
 	register(s, &wire.GetReplicaListByRegex, func(_ *peerConn, q *wire.GetReplicaListByRegexRequest, r *wire.GetReplicaListByRegexReply) {
 		r.Value, r.Err = s.getMatching(q.TenantID, q.Regex)
-		s.calls.Count(wire.GetReplicaListByRegex.ID.Name(), r.Err != 0)
+		s.count(wire.GetReplicaListByRegex.ID, r.Err != 0)
 	})
 }
 
@@ -65,15 +68,15 @@ func (s *Service) warm(keys []string, at int) {
 }
 
 // get answers the replica list of one key and grants the lease that goes with it. The replicas go to the end of list, which
-// it returns.
-func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], list []wire.ReplicaDescriptor) []wire.ReplicaDescriptor {
+// it returns. The caller counts what was looked up.
+func (s *Service) get(p *peerConn, now catalog.Time, tenant, key string, r *wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode], list []wire.ReplicaDescriptor, looked *metrics.Lookups) []wire.ReplicaDescriptor {
 	plain := key
 	if key, r.Err = s.keyOf(tenant, key); r.Err != 0 {
 		return list
 	}
 	var buf [4]catalog.Replica
 	o, replicas, err := s.cat.Get(now, key, buf[:0])
-	s.calls.CountLookup(err == nil, o.OnDisk, o.Size)
+	looked.Count(err == nil, o.OnDisk, o.Size)
 	if err != nil {
 		r.Err = codeOf(err)
 		return list

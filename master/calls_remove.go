@@ -10,19 +10,19 @@ import (
 func (s *Service) registerRemoves() {
 	register(s, &wire.Remove, func(_ *peerConn, q *wire.RemoveRequest, r *wire.RemoveReply) {
 		r.Err = s.remove(q.TenantID, q.Key, q.Force)
-		s.calls.Count(wire.Remove.ID.Name(), r.Err != 0)
+		s.count(wire.Remove.ID, r.Err != 0)
 	})
 	register(s, &wire.BatchRemove, func(_ *peerConn, q *wire.BatchRemoveRequest, r *wire.BatchRemoveReply) {
 		out := make([]wire.Exp[wire.Void, wire.ErrorCode], len(q.Keys))
 		for i, key := range q.Keys {
 			out[i].Err = s.remove(q.TenantID, key, q.Force)
-			s.calls.Count(wire.Remove.ID.Name(), out[i].Err != 0) // the original counts the items as single removes
+			s.count(wire.Remove.ID, out[i].Err != 0) // the original counts the items as single removes
 		}
 		*r = out
 	})
 	register(s, &wire.RemoveByRegex, func(_ *peerConn, q *wire.RemoveByRegexRequest, r *wire.RemoveByRegexReply) {
 		r.Value, r.Err = s.removeMatching(q.TenantID, q.Regex, q.Force)
-		s.calls.Count(wire.RemoveByRegex.ID.Name(), r.Err != 0)
+		s.count(wire.RemoveByRegex.ID, r.Err != 0)
 	})
 	register(s, &wire.RemoveAll, func(_ *peerConn, q *wire.RemoveAllRequest, r *wire.RemoveAllReply) {
 		// The call has no way to say that a tenant's name is impossible; such a tenant has nothing.
@@ -30,7 +30,7 @@ func (s *Service) registerRemoves() {
 		if err == nil {
 			*r = wire.RemoveAllReply(removed)
 		}
-		s.calls.Count(wire.RemoveAll.ID.Name(), false)
+		s.count(wire.RemoveAll.ID, false)
 	})
 }
 

@@ -14,11 +14,11 @@ import (
 func (s *Service) registerSegments() {
 	register(s, &wire.MountSegment, func(p *peerConn, q *wire.MountSegmentRequest, r *wire.MountSegmentReply) {
 		s.mount(p, q, r)
-		s.calls.Count(wire.MountSegment.ID.Name(), r.Err != 0)
+		s.count(wire.MountSegment.ID, r.Err != 0)
 	})
 	register(s, &wire.ReMountSegment, func(p *peerConn, q *wire.ReMountSegmentRequest, r *wire.ReMountSegmentReply) {
 		s.remount(p, q, r)
-		s.calls.Count(wire.ReMountSegment.ID.Name(), r.Err != 0)
+		s.count(wire.ReMountSegment.ID, r.Err != 0)
 	})
 	register(s, &wire.UnmountSegment, func(p *peerConn, q *wire.UnmountSegmentRequest, r *wire.UnmountSegmentReply) {
 		s.families.bind(p, q.ClientID)
@@ -28,7 +28,7 @@ func (s *Service) registerSegments() {
 			s.log.Info("segment unmounted", zap.String("segment", g.Name), zap.String("client", q.ClientID.String()))
 			s.suspicion.forgetIdle(g.Client) // whoever asked
 		}
-		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0)
+		s.count(wire.UnmountSegment.ID, r.Err != 0)
 	})
 	register(s, &wire.GracefulUnmountSegment, func(p *peerConn, q *wire.GracefulUnmountSegmentRequest, r *wire.GracefulUnmountSegmentReply) {
 		s.families.bind(p, q.ClientID)
@@ -39,7 +39,7 @@ func (s *Service) registerSegments() {
 		if r.Err == 0 && graceMs > 0 && wire.IsDaemonClient(q.ClientID) {
 			s.evacuate(q.SegmentID)
 		}
-		s.calls.Count(wire.UnmountSegment.ID.Name(), r.Err != 0) // the original counts both as one
+		s.count(wire.UnmountSegment.ID, r.Err != 0) // the original counts both as one
 	})
 	register(s, &wire.Ping, func(p *peerConn, q *wire.PingRequest, r *wire.PingReply) {
 		s.families.pinged(p, q.ClientID, time.Now())
@@ -48,7 +48,7 @@ func (s *Service) registerSegments() {
 		if s.cat.Ping(s.clock.Now(), clientID(q.ClientID)) {
 			r.Value.ClientStatus = wire.ClientStatusOK
 		}
-		s.calls.Count(wire.Ping.ID.Name(), false)
+		s.count(wire.Ping.ID, false)
 	})
 	register(s, &wire.BatchQueryIp, func(_ *peerConn, q *wire.BatchQueryIpRequest, r *wire.BatchQueryIpReply) {
 		for _, id := range q.ClientIDs {

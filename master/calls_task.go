@@ -55,7 +55,7 @@ func (s *Service) registerTasks() error {
 			most = max(most, 1) - 1
 		}
 		r.Value = append(r.Value, s.tasks.fetch(s.clock.Now(), q.ClientID, most)...)
-		s.calls.Count(wire.FetchTasks.ID.Name(), false)
+		s.count(wire.FetchTasks.ID, false)
 	})
 	register(s, &wire.MarkTaskToComplete, func(p *peerConn, q *wire.MarkTaskToCompleteRequest, r *wire.MarkTaskToCompleteReply) {
 		s.families.bind(p, q.ClientID)
@@ -70,15 +70,15 @@ func (s *Service) registerTasks() error {
 				s.movedOn(q.Task.ID)
 			}
 		}
-		s.calls.Count(wire.MarkTaskToComplete.ID.Name(), r.Err != 0)
+		s.count(wire.MarkTaskToComplete.ID, r.Err != 0)
 	})
 	register(s, &wire.CreateCopyTask, func(_ *peerConn, q *wire.CreateCopyTaskRequest, r *wire.CreateCopyTaskReply) {
 		r.Value, r.Err = s.createCopy(q.TenantID, q.Key, q.Targets)
-		s.calls.Count(wire.CreateCopyTask.ID.Name(), r.Err != 0)
+		s.count(wire.CreateCopyTask.ID, r.Err != 0)
 	})
 	register(s, &wire.CreateMoveTask, func(_ *peerConn, q *wire.CreateMoveTaskRequest, r *wire.CreateMoveTaskReply) {
 		r.Value, r.Err = s.createMove(q.TenantID, q.Key, q.Source, q.Target)
-		s.calls.Count(wire.CreateMoveTask.ID.Name(), r.Err != 0)
+		s.count(wire.CreateMoveTask.ID, r.Err != 0)
 	})
 	register(s, &wire.QueryTask, func(_ *peerConn, q *wire.QueryTaskRequest, r *wire.QueryTaskReply) {
 		var ok bool
@@ -88,7 +88,7 @@ func (s *Service) registerTasks() error {
 		if !ok {
 			r.Err = wire.ErrTaskNotFound
 		}
-		s.calls.Count(wire.QueryTask.ID.Name(), r.Err != 0)
+		s.count(wire.QueryTask.ID, r.Err != 0)
 	})
 	s.registerCopies()
 	return nil

@@ -30,6 +30,11 @@ func (c *Clock) StartAt(t catalog.Time) {
 }
 
 // Now reads the clock.
-func (c *Clock) Now() catalog.Time {
-	return catalog.Time(c.baseMs + time.Since(c.start).Milliseconds())
+func (c *Clock) Now() catalog.Time { return c.at(c.elapsed()) }
+
+// elapsed is the time since the start, at what it shows then: who needs both reads the clock once.
+func (c *Clock) elapsed() time.Duration { return time.Since(c.start) }
+
+func (c *Clock) at(elapsed time.Duration) catalog.Time {
+	return catalog.Time(c.baseMs + elapsed.Milliseconds())
 }

@@ -66,6 +66,7 @@ func (c *Config) openEvents() (*kvevents.Publisher, error) {
 // lock is a leaf.
 type events struct {
 	publisher *kvevents.Publisher // nil: nobody is told
+	some      chan struct{}       // pending begins to fill
 
 	mu      sync.Mutex
 	pending []kvevents.Event
@@ -114,7 +115,38 @@ func (e *events) add(x kvevents.Event) {
 		e.lost++
 		return
 	}
-	e.pending = append(e.pending, x)
+	if e.pending = append(e.pending, x); len(e.pending) == 1 {
+		ring(e.some)
+	}
+}
+
+// ring tells the other side of a channel that holds one that there is something; it may know already.
+func ring(some chan<- struct{}) {
+	select {
+	case some <- struct{}{}:
+	default:
+	}
+}
+
+// gathered calls do a while after there begins to be something, until ctx ends. While there is nothing nobody wakes up.
+func gathered(ctx context.Context, some <-chan struct{}, while time.Duration, do func()) error {
+	wait := time.NewTimer(while)
+	defer wait.Stop()
+	wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-some:
+		}
+		wait.Reset(while)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wait.C:
+			do()
+		}
+	}
 }
 
 // cleared tells that nothing is left.
@@ -126,7 +158,7 @@ func (s *Service) cleared() {
 
 // publish passes on what is durable until ctx ends.
 func (s *Service) publish(ctx context.Context) error {
-	return every(ctx, limits.EventsFlushMs*time.Millisecond, func() {
+	return gathered(ctx, s.events.some, limits.EventsFlushMs*time.Millisecond, func() {
 		e := &s.events
 		e.mu.Lock()
 		pending, lost := e.pending, e.lost

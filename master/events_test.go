@@ -3,6 +3,7 @@ package master
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -209,4 +210,32 @@ func TestEventSettings(t *testing.T) {
 	if _, err := cfg.openEvents(); err == nil || !strings.Contains(err.Error(), `--kv_events_bind_endpoint: endpoint "ipc://x"`) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestGathered: what begins to fill is looked at each time, and nobody looks once the context has ended.
+func TestGathered(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	some, looks, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- gathered(ctx, some, time.Millisecond, func() { looks <- struct{}{} })
+	}()
+	for round := range 3 {
+		ring(some)
+		select {
+		case <-looks:
+		case <-time.After(patience):
+			t.Fatalf("round %d: nobody looks", round)
+		}
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it goes on")
+	}
+	ring(some)
+	ring(some) // which nobody takes, and which does not wait
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mooncake/catalog"
 	"mooncake/internal/limits"
 	"mooncake/wire"
 )
@@ -71,9 +72,11 @@ type peerConn struct {
 	readings  readings                    // bundles looked up
 
 	// The connection's goroutine only:
-	waits   uint64  // number in the log that the replies not sent yet wait for
-	started started // what the call under way has begun
-	after   uint64  // with startedOnly: number that its reply waits for
+	began   time.Duration // Clock.elapsed when the call under way came
+	now     catalog.Time  // the same on the clock
+	waits   uint64        // number in the log that the replies not sent yet wait for
+	started started       // what the call under way has begun
+	after   uint64        // with startedOnly: number that its reply waits for
 
 	// Guarded by registry.mu.
 	counted family // family under which the registry counts this connection

@@ -53,7 +53,7 @@ func (b bundlesServer) Begin(ctx context.Context, q *mooncakev1.BeginRequest) (*
 	err = b.g.decide(ctx, wire.CallBatchPutStart, func(s *Service, p *peerConn) error {
 		failed := failures{text: "nothing was reserved"}
 		var begun []string
-		for i, r := range s.startBatch(p, nil, new(bag), s.cat.PutStart, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
+		for i, r := range s.startBatch(p, s.clock.Now(), nil, new(bag), catalog.Turn.PutStart, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
 			if r.Err != 0 {
 				failed.add(keys[i], r.Err)
 				continue
@@ -170,7 +170,7 @@ func (s *Service) commitBundle(client wire.UUID, tenant, id, kept string) (catal
 	}
 	for len(open) > 0 && failed.first == 0 {
 		batch := open[:max(len(open)-1, 1)]
-		for i, o := range s.endPlain(s.cat.PutEnd, client, batch, tenant) {
+		for i, o := range s.endPlain(catalog.Turn.PutEnd, client, batch, tenant) {
 			if o.GetCode() != 0 {
 				failed.add(batch[i], wire.ErrorCode(o.GetCode()))
 			}

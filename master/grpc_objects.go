@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	mooncakev1 "mooncake/api/mooncake/v1"
+	"mooncake/catalog"
 	"mooncake/internal/limits"
+	"mooncake/metrics"
 	"mooncake/wire"
 )
 
@@ -36,11 +38,11 @@ func (o objectsServer) Start(ctx context.Context, q *mooncakev1.StartRequest) (*
 	}
 	reply := &mooncakev1.StartReply{Results: make([]*mooncakev1.StartResult, len(keys))}
 	err = o.g.decide(ctx, wire.CallBatchPutStart, func(s *Service, p *peerConn) error {
-		start := s.cat.PutStart
+		start := catalog.Turn.PutStart
 		if q.GetUpsert() {
-			start = s.cat.UpsertStart
+			start = catalog.Turn.UpsertStart
 		}
-		for i, r := range s.startBatch(p, nil, new(bag), start, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
+		for i, r := range s.startBatch(p, s.clock.Now(), nil, new(bag), start, client, keys, sizes, q.GetTenant(), policyIn(q.GetPolicy(), len(keys))) {
 			reply.Results[i] = &mooncakev1.StartResult{Outcome: outcomeOut(r.Err), Placements: placementsOut(r.Value)}
 		}
 		return nil
@@ -53,9 +55,9 @@ func (o objectsServer) End(ctx context.Context, q *mooncakev1.EndRequest) (*moon
 	reply := &mooncakev1.EndReply{}
 	err := o.g.onKeys(ctx, wire.CallBatchPutEnd, q.GetClient(), q.GetKeys(), func(s *Service, p *peerConn, client wire.UUID) {
 		s.families.bind(p, client)
-		end := s.cat.PutEnd
+		end := catalog.Turn.PutEnd
 		if q.GetUpsert() {
-			end = s.cat.UpsertEnd
+			end = catalog.Turn.UpsertEnd
 		}
 		reply.Outcomes = s.endPlain(end, client, q.GetKeys(), q.GetTenant())
 	})
@@ -72,7 +74,7 @@ func (s *Service) endPlain(end endFunc, client wire.UUID, keys []string, tenant 
 		s.revokeBatch(s.cat.PutRevoke, client, keys, wire.ReplicaTypeDisk, tenant)
 	}
 	out := make([]*mooncakev1.Outcome, len(keys))
-	for i, r := range s.endBatch(nil, new(bag), end, client, objects, wire.ReplicaTypeMemory, tenant) {
+	for i, r := range s.endBatch(s.clock.Now(), nil, new(bag), end, client, objects, wire.ReplicaTypeMemory, tenant) {
 		out[i] = outcomeOut(r.Err)
 	}
 	return out
@@ -138,7 +140,9 @@ func (o objectsServer) Placements(ctx context.Context, q *mooncakev1.PlacementsR
 // placements looks one object up, as a published client does.
 func (s *Service) placements(p *peerConn, tenant, key string) *mooncakev1.PlacementsResult {
 	var r wire.Exp[wire.GetReplicaListResponse, wire.ErrorCode]
-	s.get(p, s.clock.Now(), tenant, key, &r, nil)
+	var looked metrics.Lookups
+	s.get(p, s.clock.Now(), tenant, key, &r, nil, &looked)
+	s.calls.CountLookups(&looked)
 	out := &mooncakev1.PlacementsResult{Outcome: outcomeOut(r.Err)}
 	if r.Err == 0 {
 		out.Placements, out.LeaseMs = placementsOut(r.Value.Replicas), r.Value.LeaseTTLMs
@@ -217,7 +221,7 @@ func (o objectsServer) Remove(ctx context.Context, q *mooncakev1.RemoveRequest) 
 	err := o.g.decide(ctx, wire.CallBatchRemove, func(s *Service, _ *peerConn) error {
 		for _, key := range q.GetKeys() {
 			code := s.remove(q.GetTenant(), key, q.GetForce())
-			s.calls.Count(wire.Remove.ID.Name(), code != 0)
+			s.count(wire.Remove.ID, code != 0)
 			reply.Outcomes = append(reply.Outcomes, outcomeOut(code))
 		}
 		return nil

@@ -109,7 +109,7 @@ func (g *grpcServer) decide(ctx context.Context, id wire.CallID, do func(s *Serv
 
 // decideFor is decide up to the number in the log that the answer waits for.
 func (s *Service) decideFor(ctx context.Context, id wire.CallID, do func(s *Service, p *peerConn) error) (uint64, error) {
-	switch err := s.history.admit(id); {
+	switch _, err := s.history.admit(id); {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, replication.ErrFull):
 		return 0, status.Error(codes.ResourceExhausted, "too much waits to be written: nothing was done")
 	case err != nil:

@@ -23,7 +23,8 @@ type watchedKey struct {
 // watchers are the streams that are told of objects. What the catalog tells is gathered until it is durable, as for other
 // subscribers. The lock is a leaf.
 type watchers struct {
-	count atomic.Int32 // of list; nobody is told while there are none
+	count atomic.Int32  // of list; nobody is told while there are none
+	some  chan struct{} // pending begins to fill
 
 	mu      sync.Mutex
 	list    map[*watcher]struct{}
@@ -49,7 +50,9 @@ func (w *watchers) hear(s *Service, o *catalog.ObjectEvent) {
 		w.lost = true
 		return
 	}
-	w.pending = append(w.pending, watchedKey{strings.Clone(tenant), strings.Clone(key), o.Gone, o.Disk})
+	if w.pending = append(w.pending, watchedKey{strings.Clone(tenant), strings.Clone(key), o.Gone, o.Disk}); len(w.pending) == 1 {
+		ring(w.some)
+	}
 }
 
 func (w *watchers) add(tenant string) (*watcher, error) {
@@ -76,11 +79,8 @@ func (w *watchers) remove(x *watcher) {
 
 // tellWatchers passes on what is durable until ctx ends.
 func (s *Service) tellWatchers(ctx context.Context) error {
-	return every(ctx, limits.EventsFlushMs*time.Millisecond, func() {
+	return gathered(ctx, s.watchers.some, limits.EventsFlushMs*time.Millisecond, func() {
 		w := &s.watchers
-		if w.count.Load() == 0 {
-			return
-		}
 		w.mu.Lock()
 		pending, lost := w.pending, w.lost
 		w.pending, w.lost = nil, false

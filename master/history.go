@@ -121,14 +121,15 @@ func (s *Service) keep(j journal, names map[string][]byte, notes *replication.No
 	s.families.remembering(s.clock.Now, j.AppendNote)
 }
 
-// admit waits until there is room for another decision.
-func (h *history) admit(id wire.CallID) error {
+// admit waits until there is room for another decision. waited tells that there is, and that it may have taken a while.
+func (h *history) admit(id wire.CallID) (waited bool, err error) {
 	if h.journal == nil || askOnly[id] {
-		return nil
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limits.LogRoomMs*time.Millisecond)
 	defer cancel()
-	return h.journal.Room(ctx)
+	err = h.journal.Room(ctx)
+	return err == nil, err
 }
 
 // decided notes on the connection that the reply of a call has to wait for everything decided so far. An error says that

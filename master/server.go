@@ -19,6 +19,7 @@ import (
 	"mooncake/internal/limits"
 	"mooncake/kvevents"
 	"mooncake/metrics"
+	"mooncake/wire"
 	"mooncake/wire/rpc"
 )
 
@@ -353,12 +354,17 @@ func emptyService(cfg Config, log *zap.Logger, calls *metrics.Calls) *Service {
 	if callLog == nil {
 		callLog = newCallLog(log, calls, cfg.SlowCall)
 	}
-	return &Service{
+	s := &Service{
 		cfg: cfg, log: log, clock: NewClock(), calls: calls, callLog: callLog, quit: make(chan struct{}),
 		families: newFamilyRegistry(cfg.family(), cfg.ClientActiveTTL),
 		tasks:    newTaskBook(&cfg), heat: newHeat(&cfg), healer: newHealer(&cfg), integrity: newIntegrity(&cfg),
 		verifier: verifier{queue: make(chan string, limits.VerifyQueue)},
+		events:   events{some: make(chan struct{}, 1)}, watchers: watchers{some: make(chan struct{}, 1)},
 	}
+	for id := range s.counted {
+		s.counted[id] = calls.Named(wire.CallID(id).Name())
+	}
+	return s
 }
 
 // ready binds the calls, once there is a catalog.

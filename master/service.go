@@ -46,6 +46,7 @@ type Service struct {
 
 	bundleTimes bundleTimes
 	table       [wire.NumCalls]boundCall
+	counted     [wire.NumCalls]*metrics.CallCounter // nil where there is none
 
 	suspected, lost atomic.Uint64 // clients that entered these stages
 
@@ -113,18 +114,21 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 	}
 	pc := c.Tag.(*peerConn)
 	p.families.arrived(pc, id)
-	pc.lastCall.Store(int64(p.clock.Now()))
+	pc.arrive(p.clock)
+	pc.lastCall.Store(int64(pc.now))
 	if proof := provedBy(set); proof != familyUnknown {
 		p.families.learn(pc, proof)
 	}
 	handler := p.table[id]
 	if handler == nil {
-		p.calls.Count(id.Name(), false)
+		p.count(id, false)
 		return p.unavailable(c, pc, id, r, dst)
 	}
-	switch err := p.history.admit(id); {
+	switch waited, err := p.history.admit(id); {
+	case waited:
+		pc.arrive(p.clock)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, replication.ErrFull): // too much waits to be written
-		p.calls.Count(id.Name(), true)
+		p.count(id, true)
 		return p.unavailable(c, pc, id, r, dst)
 	case err != nil:
 		c.Close() // there is no truth to tell any more
@@ -137,6 +141,30 @@ func (p *port) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code 
 		return dst, rpc.CodeOK, true
 	}
 	return body, code, parked
+}
+
+// arrive notes when the call under way came, or came through where it had to wait.
+func (p *peerConn) arrive(c *Clock) {
+	p.began = c.elapsed()
+	p.now = c.at(p.began)
+}
+
+// count counts a call about one thing.
+func (s *Service) count(id wire.CallID, failed bool) {
+	if n := s.counted[id]; n != nil {
+		n.Count(failed)
+		return
+	}
+	s.calls.Count(id.Name(), failed)
+}
+
+// countBatch counts a call about many.
+func (s *Service) countBatch(id wire.CallID, items, failed int) {
+	if n := s.counted[id]; n != nil {
+		n.CountBatch(items, failed)
+		return
+	}
+	s.calls.CountBatch(id.Name(), items, failed)
 }
 
 // provedBy names the family that alone can have sent a request accepted in set, if there is one.
@@ -221,9 +249,8 @@ func registerLean[Req, Rep any](s *Service, call *wire.Call[Req, Rep], fn func(p
 			pool.Put(x)
 			return rpc.AppendErrorText(dst, rpc.TextInvalidArgs), rpc.CodeInvalidArgs, false
 		}
-		began := time.Now()
 		fn(p, &x.req, &x.rep, &x.bag)
-		s.callLog.took(p, call.ID, began, &x.req)
+		s.callLog.took(p, call.ID, s.clock.elapsed()-p.began, &x.req)
 		if outcomes != nil && outcomes(&x.rep, nil) {
 			outcomes(&x.rep, func(item int, code string) { s.callLog.refused(p, call.ID, code, &x.req, item) })
 		}

@@ -58,12 +58,13 @@ type CallCounts struct {
 	FailedItems uint64 // items that failed
 }
 
-type callCounters struct {
+// CallCounter counts the calls of one name.
+type CallCounter struct {
 	requests, failures, partial, items, failedItems atomic.Uint64
 }
 
 // read loads what is counted last first, so that failures are never more than calls.
-func (c *callCounters) read() CallCounts {
+func (c *CallCounter) read() CallCounts {
 	n := CallCounts{FailedItems: c.failedItems.Load(), Failures: c.failures.Load(), Partial: c.partial.Load()}
 	n.Items = c.items.Load()
 	n.Requests = c.requests.Load()
@@ -72,10 +73,10 @@ func (c *callCounters) read() CallCounts {
 
 // Calls counts remote calls by name, look-ups of replica lists, and the sizes of values. Make one with NewCalls.
 type Calls struct {
-	named map[string]*callCounters // never changes after NewCalls
+	named map[string]*CallCounter // never changes after NewCalls
 
 	mu     sync.RWMutex
-	others map[string]*callCounters // calls without series of their own
+	others map[string]*CallCounter // calls without series of their own
 
 	lookups, hits, hitBytes atomic.Uint64
 	diskHits, diskHitBytes  atomic.Uint64
@@ -96,14 +97,14 @@ var sizeBuckets = [...]uint64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16
 
 // NewCalls returns counters that stand at zero.
 func NewCalls() *Calls {
-	c := &Calls{named: map[string]*callCounters{}, others: map[string]*callCounters{}}
+	c := &Calls{named: map[string]*CallCounter{}, others: map[string]*CallCounter{}}
 	for _, s := range slices.Concat(callSeries, batchSeries) {
-		c.named[s.call] = &callCounters{}
+		c.named[s.call] = &CallCounter{}
 	}
 	return c
 }
 
-func (c *Calls) counters(name string) *callCounters {
+func (c *Calls) counters(name string) *CallCounter {
 	if n := c.named[name]; n != nil {
 		return n
 	}
@@ -122,15 +123,25 @@ func (c *Calls) counters(name string) *callCounters {
 		name = "other"
 	}
 	if n = c.others[name]; n == nil {
-		n = &callCounters{}
+		n = &CallCounter{}
 		c.others[name] = n
 	}
 	return n
 }
 
+// Named gives the counter of a call that has series of its own, for who counts often; nil for any other.
+func (c *Calls) Named(name string) *CallCounter { return c.named[name] }
+
 // Count counts one call about one thing.
-func (c *Calls) Count(name string, failed bool) {
-	n := c.counters(name)
+func (c *Calls) Count(name string, failed bool) { c.counters(name).Count(failed) }
+
+// CountBatch counts one call about many items, of which failed did not succeed.
+func (c *Calls) CountBatch(name string, items, failed int) {
+	c.counters(name).CountBatch(items, failed)
+}
+
+// Count counts one call about one thing.
+func (n *CallCounter) Count(failed bool) {
 	n.requests.Add(1)
 	if failed {
 		n.failures.Add(1)
@@ -138,8 +149,7 @@ func (c *Calls) Count(name string, failed bool) {
 }
 
 // CountBatch counts one call about many items, of which failed did not succeed.
-func (c *Calls) CountBatch(name string, items, failed int) {
-	n := c.counters(name)
+func (n *CallCounter) CountBatch(items, failed int) {
 	n.requests.Add(1)
 	n.items.Add(uint64(items))
 	switch {
@@ -156,15 +166,37 @@ func (c *Calls) CountBatch(name string, items, failed int) {
 // CountLookup counts the look-up of one key's replica list, and the object's size if one was found: in memory, or on disk
 // only.
 func (c *Calls) CountLookup(found, onDisk bool, sizeBytes uint64) {
-	c.lookups.Add(1)
+	var one Lookups
+	one.Count(found, onDisk, sizeBytes)
+	c.CountLookups(&one)
+}
+
+// Lookups gathers the look-ups of one call. The zero value is empty.
+type Lookups struct{ asked, hits, hitBytes, diskHits, diskHitBytes uint64 }
+
+// Count is Calls.CountLookup into the gathered.
+func (l *Lookups) Count(found, onDisk bool, sizeBytes uint64) {
+	l.asked++
 	switch {
 	case found && onDisk:
-		c.hits.Add(1)
-		c.diskHits.Add(1)
-		c.diskHitBytes.Add(sizeBytes)
+		l.hits++
+		l.diskHits++
+		l.diskHitBytes += sizeBytes
 	case found:
-		c.hits.Add(1)
-		c.hitBytes.Add(sizeBytes)
+		l.hits++
+		l.hitBytes += sizeBytes
+	}
+}
+
+// CountLookups counts what was gathered.
+func (c *Calls) CountLookups(l *Lookups) {
+	for _, x := range [...]struct {
+		to *atomic.Uint64
+		n  uint64
+	}{{&c.lookups, l.asked}, {&c.hits, l.hits}, {&c.hitBytes, l.hitBytes}, {&c.diskHits, l.diskHits}, {&c.diskHitBytes, l.diskHitBytes}} {
+		if x.n > 0 {
+			x.to.Add(x.n)
+		}
 	}
 }
 

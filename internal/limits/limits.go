@@ -1499,4 +1499,9 @@ const (
 	SnapshotRestUs = 200
 	// ClearTold bounds the objects that go at once while somebody is told of each of them.
 	ClearTold = 4096
+// What calls cost.
+const (
+	// CatalogPairSpans is how many spans of one sort there are before more come in pairs, each of them a huge page: a catalog of many
+	// sorts of records and few of each does not take 2 MiB for every sort.
+	CatalogPairSpans = 4
 )
