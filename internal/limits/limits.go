@@ -1465,3 +1465,14 @@ const (
 	// ThriftRestMs is how long nothing may have been taken or freed before it goes.
 	ThriftRestMs = 5000
 )
+
+// Calls of the client in Go in frames.
+const (
+	// FramedAtOnceBytes is up to which size a request is answered before the next one of its connection is read: what a batch of
+	// a thousand keys has. Larger ones would keep others waiting.
+	FramedAtOnceBytes = 64 << 10
+	// ClientFramesAgainMs is how long a client leaves a master alone that did not know frames, or hung up: it may be replaced by one
+	// that knows them. ClientFramesSoonMs is the same for one that could not be reached.
+	ClientFramesAgainMs = 60_000
+	ClientFramesSoonMs  = 1000
+)
