@@ -127,8 +127,8 @@ func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, place f
 		data[i] = into
 		pieces := cut(from, data[i])
 		failures[i] = make(chan error, len(pieces))
-		for _, p := range pieces {
-			group.Go(func() error {
+		for n, p := range pieces {
+			only(group, len(todo), len(pieces)-1-n, func() error {
 				if err := c.readAny(moving, r.GetPlacements(), p); err != nil {
 					failures[i] <- err
 				}

@@ -112,9 +112,10 @@ func (c *Client) putOnce(ctx context.Context, items []Item, todo []int, o *PutOp
 		if len(copies) == 0 {
 			failed[i] = ErrNoCopy
 		}
-		for _, m := range copies {
-			for _, p := range cut(0, items[i].Data) {
-				group.Go(func() error {
+		pieces := cut(0, items[i].Data)
+		for n, m := range copies {
+			for at, p := range pieces {
+				only(group, len(todo), (len(copies)-n)*len(pieces)-1-at, func() error {
 					if err := c.move(moving, m, p, c.dialer.Write); err != nil {
 						mu.Lock()
 						defer mu.Unlock()

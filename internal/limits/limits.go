@@ -1475,4 +1475,11 @@ const (
 	// that knows them. ClientFramesSoonMs is the same for one that could not be reached.
 	ClientFramesAgainMs = 60_000
 	ClientFramesSoonMs  = 1000
+
+	// ClientRcvLowatBytes is how much of a large body the kernel collects before the client in Go is woken: with a MiB, the default of
+	// daemons, an object of a MiB was first collected and then copied, one after the other.
+	ClientRcvLowatBytes = 256 << 10
+	// ClientPieceMaxBytes bounds what goes over one connection at a time where an object is divided evenly among them: what is lost
+	// with a connection is read or written again.
+	ClientPieceMaxBytes = 16 << 20
 )
