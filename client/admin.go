@@ -17,7 +17,7 @@ import (
 // package does not wrap, and that may be repeated.
 func (c *Client) Ask(ctx context.Context, do func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
 	return c.try(ctx, func(ctx context.Context, _ int) error {
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error { return do(ctx, conn) })
+		return c.ask(ctx, do)
 	})
 }
 

@@ -152,7 +152,7 @@ func (c *Client) writeBundle(ctx context.Context, id string, objects []object, o
 		q.Members = append(q.Members, &mooncakev1.NewMember{Name: x.name, Size: uint64(len(x.data))})
 	}
 	var begun *mooncakev1.BeginReply
-	err := c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 		begun, err = mooncakev1.NewBundlesClient(conn).Begin(ctx, q)
 		return err
 	})
@@ -170,7 +170,7 @@ func (c *Client) writeBundle(ctx context.Context, id string, objects []object, o
 		return again{err}
 	}
 	return c.try(ctx, func(ctx context.Context, _ int) error {
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			_, err := mooncakev1.NewBundlesClient(conn).Commit(ctx, &mooncakev1.CommitRequest{Client: c.id, Tenant: c.cfg.Tenant, Id: id})
 			return err
 		})
@@ -181,7 +181,7 @@ func (c *Client) writeBundle(ctx context.Context, id string, objects []object, o
 func (c *Client) abort(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.ClientPauseMaxMs*time.Millisecond)
 	defer cancel()
-	_ = c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+	_ = c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		_, err := mooncakev1.NewBundlesClient(conn).Abort(ctx, &mooncakev1.AbortRequest{Tenant: c.cfg.Tenant, Id: id})
 		return err
 	})
@@ -211,7 +211,7 @@ func (b *Bundle) open(ctx context.Context) error {
 	c, id := b.c, strings.TrimSuffix(b.key, "/manifest")
 	asked := time.Now()
 	var reply *mooncakev1.OpenReply
-	err := c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 		reply, err = mooncakev1.NewBundlesClient(conn).Open(ctx, &mooncakev1.OpenRequest{Tenant: c.cfg.Tenant, Id: id})
 		return err
 	})
@@ -404,7 +404,7 @@ func (c *Client) RemoveBundle(ctx context.Context, manifestKey string) error {
 		return fmt.Errorf("%q is no key of a manifest", manifestKey)
 	}
 	err := c.try(ctx, func(ctx context.Context, _ int) error {
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			_, err := mooncakev1.NewBundlesClient(conn).Reclaim(ctx, &mooncakev1.ReclaimRequest{Tenant: c.cfg.Tenant, Id: id})
 			return err
 		})

@@ -38,9 +38,12 @@ func TestUnknownCongestionControl(t *testing.T) {
 	}
 }
 
-func TestObjects(t *testing.T) {
+func TestObjects(t *testing.T) { objectsBy(t, Config{}) }
+
+func objectsBy(t *testing.T, cfg Config) {
+	t.Helper()
 	p := newPool(t, 2)
-	c, ctx := p.client(Config{}), soon(t)
+	c, ctx := p.client(cfg), soon(t)
 	for i, n := range []int{1, 1000, limits.ClientPieceBytes - 1, limits.ClientPieceBytes + 1, 3*limits.ClientPieceBytes + 7} {
 		key, data := fmt.Sprint("k", i), randomBytes(uint64(i), n)
 		if err := c.Put(ctx, key, data, PutOptions{Copies: 1 + i%2}); err != nil {
@@ -101,9 +104,12 @@ func TestObjects(t *testing.T) {
 }
 
 // TestBatch counts the calls of a batch and looks at its items one by one.
-func TestBatch(t *testing.T) {
+func TestBatch(t *testing.T) { batchBy(t, Config{}) }
+
+func batchBy(t *testing.T, cfg Config) {
+	t.Helper()
 	p := newPool(t, 1)
-	c, ctx := p.client(Config{}), soon(t)
+	c, ctx := p.client(cfg), soon(t)
 	items := []Item{{"a", randomBytes(1, 10)}, {"", []byte("x")}, {"b", randomBytes(2, mib)}, {"c", nil}, {"d", make([]byte, 80*mib)}}
 	errs := c.PutBatch(ctx, items, PutOptions{})
 	for i, want := range []error{nil, errors.New("bad key"), nil, errors.New("no bytes"), ErrNoSpace} {
@@ -205,13 +211,16 @@ func sameFields(t testing.TB, got, want []bundle.Field) {
 }
 
 // TestRollout counts the calls that a bundle of 26 members or more takes.
-func TestRollout(t *testing.T) {
+func TestRollout(t *testing.T) { rolloutBy(t, Config{}) }
+
+func rolloutBy(t *testing.T, cfg Config) {
+	t.Helper()
 	p := newPool(t, 2)
 	ctx := soon(t)
 	for _, n := range []int{1, 40} {
 		for _, chunk := range []int{0, 4096} {
 			r := miles(t, n)
-			producer, consumer := p.client(Config{}), p.client(Config{})
+			producer, consumer := p.client(cfg), p.client(cfg)
 			h, err := producer.PutRollout(ctx, r, BundleOptions{ChunkBytes: chunk, Put: PutOptions{Copies: 2}})
 			if err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // placements asks where objects are; peek leases nothing.
 func (c *Client) placements(ctx context.Context, keys []string, peek bool) ([]*mooncakev1.PlacementsResult, error) {
 	var reply *mooncakev1.PlacementsReply
-	err := c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 		reply, err = mooncakev1.NewObjectsClient(conn).Placements(ctx, &mooncakev1.PlacementsRequest{Tenant: c.cfg.Tenant, Keys: keys, Peek: peek})
 		return err
 	})
@@ -127,8 +127,8 @@ func (c *Client) getOnce(ctx context.Context, keys []string, todo []int, place f
 		data[i] = into
 		pieces := cut(from, data[i])
 		failures[i] = make(chan error, len(pieces))
-		for _, p := range pieces {
-			group.Go(func() error {
+		for n, p := range pieces {
+			only(group, len(todo), len(pieces)-1-n, func() error {
 				if err := c.readAny(moving, r.GetPlacements(), p); err != nil {
 					failures[i] <- err
 				}
@@ -168,7 +168,7 @@ func over(asked time.Time, leaseMs uint64) bool {
 // Exists tells which objects can be read, and leases them.
 func (c *Client) Exists(ctx context.Context, keys ...string) (exist []bool, err error) {
 	err = c.try(ctx, func(ctx context.Context, _ int) error {
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			reply, err := mooncakev1.NewObjectsClient(conn).Exists(ctx, &mooncakev1.ExistsRequest{Tenant: c.cfg.Tenant, Keys: keys})
 			exist = reply.GetExists()
 			return err
@@ -181,7 +181,7 @@ func (c *Client) Exists(ctx context.Context, keys ...string) (exist []bool, err 
 // ErrNotFound, unless an earlier try of this call may have removed it.
 func (c *Client) Remove(ctx context.Context, key string, force bool) error {
 	return c.try(ctx, func(ctx context.Context, number int) error {
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			reply, err := mooncakev1.NewObjectsClient(conn).Remove(ctx, &mooncakev1.RemoveRequest{Tenant: c.cfg.Tenant, Keys: []string{key}, Force: force})
 			if err == nil {
 				err = outcomeError(key, reply.GetOutcomes()[0])
@@ -208,7 +208,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 		for token := ""; ; {
 			var page *mooncakev1.ListReply
 			err := c.try(ctx, func(ctx context.Context, _ int) error {
-				return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 					page, err = mooncakev1.NewObjectsClient(conn).List(ctx, &mooncakev1.ListRequest{Tenant: c.cfg.Tenant, Prefix: prefix, PageToken: token, PageSize: limits.GRPCPageMax})
 					return err
 				})

@@ -84,7 +84,7 @@ func (c *Client) putOnce(ctx context.Context, items []Item, todo []int, o *PutOp
 		q.Objects = append(q.Objects, &mooncakev1.NewObject{Key: items[i].Key, Size: uint64(len(items[i].Data))})
 	}
 	var started *mooncakev1.StartReply
-	err := c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 		started, err = mooncakev1.NewObjectsClient(conn).Start(ctx, q)
 		return err
 	})
@@ -112,9 +112,10 @@ func (c *Client) putOnce(ctx context.Context, items []Item, todo []int, o *PutOp
 		if len(copies) == 0 {
 			failed[i] = ErrNoCopy
 		}
-		for _, m := range copies {
-			for _, p := range cut(0, items[i].Data) {
-				group.Go(func() error {
+		pieces := cut(0, items[i].Data)
+		for n, m := range copies {
+			for at, p := range pieces {
+				only(group, len(todo), (len(copies)-n)*len(pieces)-1-at, func() error {
 					if err := c.move(moving, m, p, c.dialer.Write); err != nil {
 						mu.Lock()
 						defer mu.Unlock()
@@ -149,7 +150,7 @@ func (c *Client) putOnce(ctx context.Context, items []Item, todo []int, o *PutOp
 func (c *Client) end(ctx context.Context, keys []string, upsert bool, places map[string][]*mooncakev1.Placement) (errs []error, err error) {
 	err = c.try(ctx, func(ctx context.Context, number int) error {
 		var reply *mooncakev1.EndReply
-		err := c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
 			reply, err = mooncakev1.NewObjectsClient(conn).End(ctx, &mooncakev1.EndRequest{Client: c.id, Tenant: c.cfg.Tenant, Keys: keys, Upsert: upsert})
 			return err
 		})
@@ -192,7 +193,7 @@ func (c *Client) sameCopy(ctx context.Context, key string, given []*mooncakev1.P
 
 // revoke gives up writes that may have been begun. What it cannot do the master's timers will.
 func (c *Client) revoke(ctx context.Context, keys []string, upsert bool) {
-	_ = c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+	_ = c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		_, err := mooncakev1.NewObjectsClient(conn).Revoke(ctx, &mooncakev1.RevokeRequest{Client: c.id, Tenant: c.cfg.Tenant, Keys: keys, Upsert: upsert})
 		return err
 	})
@@ -224,7 +225,7 @@ func (c *Client) PutStream(ctx context.Context, key string, size uint64, from io
 		if number > 0 {
 			c.revoke(ctx, []string{key}, o.Upsert)
 		}
-		return c.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			reply, err := mooncakev1.NewObjectsClient(conn).Start(ctx, &mooncakev1.StartRequest{
 				Client: c.id, Tenant: c.cfg.Tenant, Policy: o.policy(), Upsert: o.Upsert, Objects: []*mooncakev1.NewObject{{Key: key, Size: size}},
 			})

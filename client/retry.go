@@ -59,7 +59,7 @@ func late(ctx context.Context, last error) error {
 }
 
 // ask makes one call to the master that leads. An error that another try may help against is an again.
-func (c *Client) ask(ctx context.Context, do func(ctx context.Context, conn *grpc.ClientConn) error) error {
+func (c *Client) ask(ctx context.Context, do func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
 	conn, address, err := c.master()
 	if err != nil {
 		return err

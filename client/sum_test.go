@@ -54,3 +54,23 @@ func TestWrongCopiesAreLeftOut(t *testing.T) {
 		t.Errorf("ids %v", ids)
 	}
 }
+
+// TestCut covers all bytes once, in pieces that are worth a connection each and no more than there are connections for.
+func TestCut(t *testing.T) {
+	for n, want := range map[int]int{
+		0: 0, 1: 1, limits.ClientPieceBytes: 1, limits.ClientPieceBytes + 1: 2, 4*limits.ClientPieceBytes + 1: 4,
+		4 * limits.ClientPieceMaxBytes: 4, 4*limits.ClientPieceMaxBytes + 4: 5,
+	} {
+		list := cut(7, make([]byte, n))
+		at := uint64(7)
+		for _, p := range list {
+			if p.at != at || len(p.data) == 0 || len(p.data) > limits.ClientPieceMaxBytes || cap(p.data) != len(p.data) {
+				t.Errorf("%d bytes: a piece of %d at %d, want it at %d", n, len(p.data), p.at, at)
+			}
+			at += uint64(len(p.data))
+		}
+		if at != 7+uint64(n) || len(list) != want {
+			t.Errorf("%d bytes in %d pieces up to %d, want %d", n, len(list), at, want)
+		}
+	}
+}

@@ -18,10 +18,12 @@ type piece struct {
 	data []byte
 }
 
-// cut cuts bytes that begin somewhere in an object into pieces.
+// cut cuts bytes that begin somewhere in an object into pieces: as many as there are connections, unless those would be too
+// small to be worth one, or too large.
 func cut(at uint64, data []byte) (list []piece) {
+	each := min(max((len(data)+limits.DialerLanes-1)/limits.DialerLanes, limits.ClientPieceBytes), limits.ClientPieceMaxBytes)
 	for len(data) > 0 {
-		n := min(len(data), limits.ClientPieceBytes)
+		n := min(len(data), each)
 		list = append(list, piece{at, data[:n:n]})
 		at, data = at+uint64(n), data[n:]
 	}
@@ -89,6 +91,16 @@ func (c *Client) readAny(ctx context.Context, placements []*mooncakev1.Placement
 		return ErrNoCopy
 	}
 	return errors.Join(errs...)
+}
+
+// only runs the last piece of the only object of a call on the caller's goroutine, which would wait otherwise, and all others on
+// goroutines of a group.
+func only(group *errgroup.Group, objects, left int, do func() error) {
+	if objects == 1 && left == 0 {
+		_ = do() // its error is kept by object
+		return
+	}
+	group.Go(do)
 }
 
 // transfers is a group of transfers that ends with the first error.

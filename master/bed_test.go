@@ -28,6 +28,7 @@ var dialects = []wire.Dialect{wire.V12, wire.V13, wire.V14}
 
 // bed is a running master with all its ports on 127.0.0.1.
 type bed struct {
+	framed bool // short calls of gRPC go in frames
 	*Server
 	t      testing.TB
 	logs   *observer.ObservedLogs

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -49,6 +49,17 @@ func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(
 	if err != nil {
 		return err
 	}
+	frames := func() error { return nil }
+	if len(options) == 0 { // without TLS
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		parted := newParting(s.listen.peers.Addr())
+		options = append(options, grpc.Creds(parted))
+		f := newFramedServer(ctx, g, s.cfg.logs())
+		group := new(errgroup.Group)
+		group.Go(func() error { return f.serve(parted) })
+		frames = func() error { cancel(); return group.Wait() }
+	}
 	srv := grpc.NewServer(append(options,
 		grpc.WaitForHandlers(true), grpc.StatsHandler(connTracker{source}),
 		grpc.MaxRecvMsgSize(limits.GRPCMessageBytes), grpc.MaxSendMsgSize(limits.GRPCMessageBytes),
@@ -68,10 +79,11 @@ func (s *Server) serveGRPC(ctx context.Context, source grpcSource, more ...func(
 	}
 	reflection.Register(srv)
 	defer context.AfterFunc(ctx, srv.Stop)()
-	err = srv.Serve(netutil.LimitListener(welcoming{s.listen.peers, &s.doors.grpcNetworks}, limits.GRPCConnections))
+	err = srv.Serve(newCountedListener(welcoming{s.listen.peers, &s.doors.grpcNetworks}, limits.GRPCConnections))
 	srv.Stop() // waits for the handlers
+	framesErr := frames()
 	if ctx.Err() != nil {
-		return nil
+		return framesErr
 	}
 	return fmt.Errorf("serve gRPC on %s: %w", s.listen.peers.Addr(), err)
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	mooncakev1 "mooncake/api/mooncake/v1"
+	"mooncake/client"
 	"mooncake/wire"
 )
 
@@ -27,6 +28,15 @@ type grpcPeer struct {
 	objects mooncakev1.ObjectsClient
 	bundles mooncakev1.BundlesClient
 	id      *mooncakev1.Uuid
+	frames  *client.Client // where objects and bundles go in frames
+}
+
+// Close ends its connections.
+func (g *grpcPeer) Close() error {
+	if g.frames != nil {
+		_ = g.frames.Close()
+	}
+	return g.ClientConn.Close()
 }
 
 func withGRPC(c *Config) { c.GRPCPort = 0 }
@@ -39,7 +49,11 @@ func (b *bed) grpc() *grpcPeer {
 	}
 	b.t.Cleanup(func() { _ = conn.Close() })
 	id := newID()
-	return &grpcPeer{conn, mooncakev1.NewObjectsClient(conn), mooncakev1.NewBundlesClient(conn), uuidOut(id.Hi, id.Lo)}
+	g := &grpcPeer{conn, mooncakev1.NewObjectsClient(conn), mooncakev1.NewBundlesClient(conn), uuidOut(id.Hi, id.Lo), nil}
+	if b.framed {
+		g.inFrames(b)
+	}
+	return g
 }
 
 func soon(t testing.TB) context.Context {
@@ -75,8 +89,10 @@ func itemCodes(list []*mooncakev1.Outcome) (out []int32) {
 }
 
 // TestGRPCObjects takes objects through their life over gRPC, in sight of a published client.
-func TestGRPCObjects(t *testing.T) {
-	b := newBed(t, withGRPC)
+func TestGRPCObjects(t *testing.T) { overObjects(t, newBed(t, withGRPC)) }
+
+func overObjects(t *testing.T, b *bed) {
+	t.Helper()
 	p := b.client(wire.V14)
 	p.mount("pool", 1<<44, 64*mib)
 	g, ctx := b.grpc(), soon(t)
@@ -125,8 +141,10 @@ func TestGRPCObjects(t *testing.T) {
 	expect(t, "revoke", gone.GetOutcomes()[0].GetCode(), 0)
 }
 
-func TestGRPCRefusals(t *testing.T) {
-	b := newBed(t, withGRPC)
+func TestGRPCRefusals(t *testing.T) { overRefusals(t, newBed(t, withGRPC)) }
+
+func overRefusals(t *testing.T, b *bed) {
+	t.Helper()
 	g, ctx := b.grpc(), soon(t)
 	_, err := g.objects.Start(ctx, &mooncakev1.StartRequest{Client: g.id})
 	refusedAs(t, "a batch of nothing", err, codes.InvalidArgument)
@@ -187,8 +205,10 @@ func members(names ...string) (list []*mooncakev1.NewMember) {
 }
 
 // TestGRPCBundle takes a bundle through its life.
-func TestGRPCBundle(t *testing.T) {
-	b := newBed(t, withGRPC)
+func TestGRPCBundle(t *testing.T) { overBundle(t, newBed(t, withGRPC)) }
+
+func overBundle(t *testing.T, b *bed) {
+	t.Helper()
 	p := b.client(wire.V14)
 	p.mount("pool", 1<<44, 8*mib)
 	g, ctx := b.grpc(), soon(t)
@@ -272,8 +292,10 @@ func hasDetail[T any](err error) bool {
 }
 
 // TestGRPCAbort gives a bundle up; what its writer does later fails.
-func TestGRPCAbort(t *testing.T) {
-	b := newBed(t, withGRPC)
+func TestGRPCAbort(t *testing.T) { overAbort(t, newBed(t, withGRPC)) }
+
+func overAbort(t *testing.T, b *bed) {
+	t.Helper()
 	b.client(wire.V14).mount("pool", 1<<44, 8*mib)
 	g, ctx := b.grpc(), soon(t)
 	got[*mooncakev1.BeginReply](t, "begin")(g.bundles.Begin(ctx, &mooncakev1.BeginRequest{Client: g.id, Id: testBundle, Members: members("buffer/a", "manifest")}))
@@ -285,8 +307,10 @@ func TestGRPCAbort(t *testing.T) {
 }
 
 // TestGRPCWriterGone ends a writer's connection: the watch over writers is told, as of any client.
-func TestGRPCWriterGone(t *testing.T) {
-	b := newBed(t, withGRPC)
+func TestGRPCWriterGone(t *testing.T) { overWriterGone(t, newBed(t, withGRPC)) }
+
+func overWriterGone(t *testing.T, b *bed) {
+	t.Helper()
 	p := b.client(wire.V14)
 	p.mount("pool", 1<<44, 8*mib)
 	g := b.grpc()

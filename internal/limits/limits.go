@@ -1504,4 +1504,20 @@ const (
 	// CatalogPairSpans is how many spans of one sort there are before more come in pairs, each of them a huge page: a catalog of many
 	// sorts of records and few of each does not take 2 MiB for every sort.
 	CatalogPairSpans = 4
+// Calls of the client in Go in frames.
+const (
+	// FramedAtOnceBytes is up to which size a request is answered before the next one of its connection is read: what a batch of
+	// a thousand keys has. Larger ones would keep others waiting.
+	FramedAtOnceBytes = 64 << 10
+	// ClientFramesAgainMs is how long a client leaves a master alone that did not know frames, or hung up: it may be replaced by one
+	// that knows them. ClientFramesSoonMs is the same for one that could not be reached.
+	ClientFramesAgainMs = 60_000
+	ClientFramesSoonMs  = 1000
+
+	// ClientRcvLowatBytes is how much of a large body the kernel collects before the client in Go is woken: with a MiB, the default of
+	// daemons, an object of a MiB was first collected and then copied, one after the other.
+	ClientRcvLowatBytes = 256 << 10
+	// ClientPieceMaxBytes bounds what goes over one connection at a time where an object is divided evenly among them: what is lost
+	// with a connection is read or written again.
+	ClientPieceMaxBytes = 16 << 20
 )
