@@ -87,6 +87,7 @@ func (c *Catalog) clearable() bool {
 	s := c.s
 	if s.keys == 0 || s.lostKeys > 0 || s.segments.dying != nil || s.disks.count.Load() > 0 || c.cfg.Offload ||
 		s.shares.moving || s.shares.expires || s.units > limits.ClearKept || s.arena.inUse(kindBundle) > limits.ClearKept ||
+		s.heldBack.count > limits.ClearHeld ||
 		c.told() && s.keys > limits.ClearTold {
 		return false
 	}
@@ -121,7 +122,7 @@ func (c *Catalog) clearSlice(run *clearRun) (more bool) {
 		if n == 0 {
 			return false
 		}
-		if c.clearOne(run, n); run.broken || len(run.kept) > limits.ClearKept {
+		if c.clearOne(run, n); run.broken || len(run.kept) > limits.ClearKept || c.s.heldBack.count > limits.ClearHeld {
 			run.broken = true
 			return false
 		}

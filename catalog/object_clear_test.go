@@ -272,3 +272,28 @@ func TestClearGivesUp(t *testing.T) {
 	}
 	c.OnObject(c.told.hear)
 }
+
+// TestClearOfWhatIsRead removes by force what was read just now, and more of it than is held back at once.
+func TestClearOfWhatIsRead(t *testing.T) {
+	c := &replayed{Catalog: New(testConfig()), t: t}
+	t.Cleanup(c.Close)
+	c.mount(1, 1<<30)
+	const read, plain = limits.ClearHeld + 1, 5000
+	for i := range read + plain {
+		key := fmt.Sprint(i)
+		store(t, c, 2, key, one())
+		if i < read {
+			if _, _, err := c.Get(3, key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.Exist(3, "0")
+	if got := c.RemoveMatching(4, nil, true); got != read+plain {
+		t.Errorf("%d went, want %d", got, read+plain)
+	}
+	if st := c.Stats(); st.Keys != 0 || st.AllocatedBytes != 0 || st.QuarantinedBytes != read*100 {
+		t.Errorf("after all: %+v", st)
+	}
+	check(t, c.s)
+}

@@ -1493,6 +1493,8 @@ const (
 	// ClearKept bounds what stays when all others go at once, of each sort: some milliseconds in which everything waits. Where
 	// more stay, the objects go in slices.
 	ClearKept = 8192
+	// ClearHeld bounds the ranges that are held back then, for readers or writers: some ten milliseconds in which everything waits.
+	ClearHeld = 32_768
 	// SnapshotWorkUs is how long the making of a snapshot works before it rests for SnapshotRestUs: shorter than the tenth of what a
 	// probe may wait, and a rest that the runtime uses to look at its sockets.
 	SnapshotWorkUs = 1000
