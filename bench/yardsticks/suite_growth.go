@@ -124,8 +124,15 @@ func (b *bench) collect(ctx context.Context, c *catalogOf) error {
 	return nil
 }
 
+// leasesOver is when the last lease of what was read has ended: both masters give ten seconds by default. Ours holds the ranges of
+// objects that are removed during their lease back, which takes longer than removing them.
+const leasesOver = 12 * time.Second
+
 // removeAll empties all catalogs, those of a tenth once a round, and looks at their memory a while later.
 func (b *bench) removeAll(ctx context.Context, all []*catalogOf) error {
+	if err := pauseFor(ctx, leasesOver); err != nil {
+		return err
+	}
 	for round := range b.rounds {
 		for _, c := range order(all, round) {
 			if round > 0 {
