@@ -1478,6 +1478,8 @@ const (
 	RoomyShare = 5
 	// RoomySegments is how many segments that is judged by: what a pool of more looks like on average, these do too.
 	RoomySegments = 8
+)
+
 // What stays cheap as a master grows.
 const (
 	// StaySegments is from how many segments on the smallest objects go in runs onto one: with fewer, those of all fit into the
@@ -1501,11 +1503,15 @@ const (
 	SnapshotRestUs = 200
 	// ClearTold bounds the objects that go at once while somebody is told of each of them.
 	ClearTold = 4096
+)
+
 // What calls cost.
 const (
 	// CatalogPairSpans is how many spans of one sort there are before more come in pairs, each of them a huge page: a catalog of many
 	// sorts of records and few of each does not take 2 MiB for every sort.
 	CatalogPairSpans = 4
+)
+
 // Calls of the client in Go in frames.
 const (
 	// FramedAtOnceBytes is up to which size a request is answered before the next one of its connection is read: what a batch of
