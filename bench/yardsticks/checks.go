@@ -52,7 +52,7 @@ func absolute(suite, phase, value string) func(*report) float64 {
 
 // checks are all yardsticks.
 func checks() (all []check) {
-	for _, more := range [][]check{callChecks(), pacedChecks(), batchChecks(), growthChecks(), roomChecks(), traceChecks(), dataChecks(), bundleChecks()} {
+	for _, more := range [][]check{callChecks(), pacedChecks(), batchChecks(), growthChecks(), keyChecks(), roomChecks(), traceChecks(), dataChecks(), readerChecks(), bundleChecks()} {
 		all = append(all, more...)
 	}
 	return all

@@ -42,8 +42,8 @@ func TestMeasure(t *testing.T) {
 	short := "-rounds 1 -secs 0.02 -keys 500 -many 2000 -settle 1s -steps 5 -sizes 4kib,64kib,1mib -room 1gib -samples 16 -json " + path
 	wanted := checks()
 	if !*soak {
-		short += " -suite calls,paced,batches,trace,data -clients 1 -contestants 13,ours"
-		wanted = slices.Concat(callChecks(), pacedChecks(), batchChecks(), traceChecks())
+		short += " -suite calls,paced,batches,keys,trace,data -clients 1 -contestants 13,ours"
+		wanted = slices.Concat(callChecks(), pacedChecks(), batchChecks(), keyChecks(), traceChecks())
 	}
 	if err := s.parse(strings.Fields(short)); err != nil {
 		t.Fatal(err)

@@ -15,11 +15,13 @@ func suites() []suite {
 		{"paced", "one connection, with a pause of 300 us before each call", suitePaced},
 		{"batches", "batches of 100 on 1, 8 and 64 connections", suiteBatches},
 		{"growth", "catalogs of 10,000 objects, of -many/10 and of -many: memory, calls on 8 connections, RemoveAll", suiteGrowth},
+		{"keys", "memory with -many/10 keys of 32 bytes, and -settle after RemoveAll", suiteKeys},
 		{"gaps", "the longest time without an answer while a client with -many/10 objects goes, and while a snapshot is made", suiteGaps},
 		{"full", "puts on 8 connections into pools that are full, and into such with room", suiteFull},
 		{"segments", "puts on 8 connections into 1 to 1,024 segments of as many owners", suiteSegments},
 		{"trace", "the traffic of a training loop in a pool of which some part is live; rounds are seeds", suiteTrace},
 		{"data", "objects moved by wheels, by the client in Go and over bare connections", suiteData},
+		{"readers", "objects of 64 MiB read from one segment by one and by eight clients", suiteReaders},
 		{"bundles", "rollouts handed over by wheels, by the client in Go and by Ray", suiteBundles},
 	}
 }

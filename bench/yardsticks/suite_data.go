@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"mooncake/bench/data"
 	"mooncake/bench/figures"
-	"mooncake/client"
 	"mooncake/interop"
 )
 
@@ -53,7 +51,7 @@ func suiteData(ctx context.Context, b *bench) (err error) {
 		if who.command != nil {
 			continue // a master given as a command has no segment daemon
 		}
-		h, err := b.furnish(ctx, who, most)
+		h, err := b.furnish(ctx, who, most, b.room)
 		if err != nil {
 			return fmt.Errorf("%s: %w", who.name, err)
 		}
@@ -81,8 +79,8 @@ func suiteData(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// furnish starts master, segment and clients.
-func (b *bench) furnish(ctx context.Context, who contestant, clients int) (*house, error) {
+// furnish starts master, segment with so much memory, and clients.
+func (b *bench) furnish(ctx context.Context, who contestant, clients int, room int64) (*house, error) {
 	m, err := b.rig.StartMaster(interop.MasterOptions{Release: who.release})
 	if err != nil {
 		return nil, err
@@ -90,13 +88,13 @@ func (b *bench) furnish(ctx context.Context, who contestant, clients int) (*hous
 	h, release := &house{name: who.name, grpc: m.GRPC}, who.release
 	if who.name == ours {
 		release = interop.R13
-		s, err := b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: b.room})
+		s, err := b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: room})
 		if err != nil {
 			return nil, err
 		}
 		h.holder = s.Pid()
 	} else {
-		w, err := data.StartWheel(b.rig, release, m.RPC, b.room)
+		w, err := data.StartWheel(b.rig, release, m.RPC, room)
 		if err != nil {
 			return nil, err
 		}
@@ -212,23 +210,6 @@ func (b *bench) moveRound(ctx context.Context, houses []*house, size int64, clie
 		}
 	}
 	return nil
-}
-
-func (b *bench) goRound(ctx context.Context, h *house, p data.Phase, n, round int) (err error) {
-	var clients data.GoClients
-	defer func() {
-		for _, c := range clients {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	for range n {
-		c, err := client.New(client.Config{Masters: []string{h.grpc}})
-		if err != nil {
-			return err
-		}
-		clients = append(clients, c)
-	}
-	return b.moving(ctx, h.holder, goClient, dataPhase(p.What, p.Size, n), round, clients, p)
 }
 
 // moving runs a phase and keeps its numbers. What the holder used is counted without the writing of what is then read, and
