@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -35,7 +36,22 @@ func startHolder(t testing.TB, cfg ServerConfig, arena []byte) *holder {
 	if err := server.AddRegion(testBase, arena); err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, server, arena, listen(t, "127.0.0.1:0"))
+	return serveOn(t, server, arena, listenAgain(t))
+}
+
+// listenAgain takes a port that can be taken once more later: one outside the range from which the kernel gives ports to
+// connections of others.
+func listenAgain(t testing.TB) net.Listener {
+	t.Helper()
+	var err error
+	for range 100 {
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))); err == nil {
+			return ln
+		}
+	}
+	t.Fatal(err)
+	return nil
 }
 
 func listen(t testing.TB, address string) net.Listener {
