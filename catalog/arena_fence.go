@@ -62,7 +62,10 @@ func (a *arena) doom(kept []name) {
 			continue // its last slot was released meanwhile
 		}
 		from, _ := slices.BinarySearch(kept, name(id*spanGranules))
-		to, _ := slices.BinarySearch(kept, name((id+1)*spanGranules))
+		to := len(kept)
+		if id+1 < spansMax { // the end of the last span has no name
+			to, _ = slices.BinarySearch(kept, name((id+1)*spanGranules))
+		}
 		if from == to {
 			a.spare = append(a.spare, a.base[id]) // mend gives back what is more than enough
 			a.retire(id)

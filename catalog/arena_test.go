@@ -234,3 +234,35 @@ func TestArenaPairs(t *testing.T) {
 		t.Errorf("%d bytes, %d spans and %d of the sort are left", a.held.Load(), len(a.spare), a.count[kindRecord][classOf(spanBytes/2)])
 	}
 }
+
+// TestDoomOfTheLastSpan has survivors in the span behind which no name is left.
+func TestDoomOfTheLastSpan(t *testing.T) {
+	a := newArena()
+	defer a.freeAll()
+	a.spans = make([]span, spansMax-1)
+	class := classOf(64)
+	id := a.open(kindRecord, class)
+	if id != spansMax-1 {
+		t.Fatalf("span %d", id)
+	}
+	var kept []name
+	for range 3 {
+		kept = append(kept, a.alloc(kindRecord, 64))
+	}
+	for _, list := range [][]name{kept[1:2], kept[1:2]} { // twice: what is torn can be fenced again
+		if !a.fence(kindRecord) {
+			t.Fatal("no fence")
+		}
+		a.doom(list)
+		s := &a.spans[id]
+		if !s.live || s.used != 1 || !s.lives(kept[1]) || s.lives(kept[0]) || s.lives(kept[2]) {
+			t.Fatalf("%+v", s)
+		}
+		for a.mend() {
+		}
+	}
+	a.release(kept[1])
+	if a.base[id] != nil {
+		t.Error("an empty span is kept")
+	}
+}

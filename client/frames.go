@@ -30,7 +30,8 @@ type road struct {
 
 // Invoke implements grpc.ClientConnInterface.
 func (r *road) Invoke(ctx context.Context, method string, q, reply any, options ...grpc.CallOption) error {
-	if number, ok := framed.Number(method); ok && r.frames != nil && len(options) <= 1 && !hasMetadata(ctx) { // the one says that method is a constant
+	number, ok := framed.Number(method)
+	if ok && r.frames != nil && len(options) <= 1 && !hasMetadata(ctx) && isShort(q) { // the one option says that method is a constant
 		if conn := r.frames.open(ctx); conn != nil {
 			r.inFrame.Add(1)
 			return r.inFrames(ctx, conn, number, q.(proto.Message), reply.(proto.Message))
@@ -43,6 +44,10 @@ func (r *road) Invoke(ctx context.Context, method string, q, reply any, options 
 func (r *road) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	return r.plain.NewStream(ctx, desc, method, options...)
 }
+
+// isShort tells whether a call keeps nobody waiting who shares the connection, and whether its answer can be expected to fit beside
+// others. gRPC divides the others, and knows what is too large.
+func isShort(q any) bool { return proto.Size(q.(proto.Message)) <= limits.FramedAtOnceBytes }
 
 // hasMetadata tells whether the caller sends along what frames have no place for.
 func hasMetadata(ctx context.Context) bool {

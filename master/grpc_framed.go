@@ -52,7 +52,9 @@ func newFramedServer(ctx context.Context, g *grpcServer, waits bool) *framedServ
 
 // serve answers on connections of a listener until its context ends.
 func (f *framedServer) serve(ln net.Listener) error {
-	srv := rpc.NewServer(rpc.ServerConfig{FrameBytesMax: limits.GRPCMessageBytes, ConnsMax: limits.GRPCConnections}, f)
+	srv := rpc.NewServer(rpc.ServerConfig{
+		FrameBytesMax: limits.GRPCMessageBytes, ConnsMax: limits.GRPCConnections, PendingBytesMax: limits.FramedPendingBytes,
+	}, f)
 	err := srv.Serve(f.ctx, ln)
 	f.running.Wait()
 	if err != nil {
@@ -75,7 +77,7 @@ func (f *framedServer) Opened(c *rpc.Conn) {
 }
 
 // Closed implements rpc.Handler.
-func (f *framedServer) Closed(c *rpc.Conn) { c.Tag.(framedConn).end(f.g.source) }
+func (f *framedServer) Closed(c *rpc.Conn) { c.Tag.(framedConn).end(f.g.source, leftByPeer(c.Cause())) }
 
 // Serve implements rpc.Handler.
 func (f *framedServer) Serve(c *rpc.Conn, r rpc.Request, dst []byte) (body []byte, code uint8, parked bool) {

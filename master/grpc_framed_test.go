@@ -23,6 +23,7 @@ import (
 	"mooncake/api/framed"
 	mooncakev1 "mooncake/api/mooncake/v1"
 	"mooncake/client"
+	"mooncake/internal/limits"
 	"mooncake/wire"
 	"mooncake/wire/rpc"
 )
@@ -156,6 +157,93 @@ func TestFramedTokens(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("a connection from elsewhere was served")
+	}
+}
+
+// TestFramedHangUpIsOurs ends a connection because of what came over it. That says nothing of the writer whose put is under way on it:
+// nothing of his may be given away.
+func TestFramedHangUpIsOurs(t *testing.T) {
+	b := newBed(t, withGRPC)
+	b.client(wire.V14).mount("pool", 1<<44, 8*mib)
+	c, id := b.dialFrames(), wire.UUID{Hi: 7, Lo: 9}
+	q, err := proto.Marshal(&mooncakev1.StartRequest{Client: uuidOut(id.Hi, id.Lo), Objects: []*mooncakev1.NewObject{{Key: "k", Size: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, _ := framed.Number(mooncakev1.Objects_Start_FullMethodName)
+	if got := framedCode(t, c, start, q); got != codes.OK {
+		t.Fatal(got)
+	}
+	w := b.service.families.writers
+	known := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.writers[id] != nil
+	}
+	if !known() {
+		t.Fatal("the writer is not watched")
+	}
+	if _, _, err := c.Call(soon(t), start, make([]byte, limits.GRPCMessageBytes+1)); err == nil {
+		t.Fatal("a frame above the limit was answered")
+	}
+	waitFor(t, "the end of the connection to be noticed", func() bool { return !known() })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) != 0 {
+		t.Errorf("the writer counts as gone: %+v", w.waiting)
+	}
+}
+
+// TestFramedIsShort sends what is long by gRPC, which refuses what is too large before it is sent.
+func TestFramedIsShort(t *testing.T) {
+	b := newBed(t, withGRPC)
+	c, err := client.New(client.Config{Masters: []string{"127.0.0.1:" + strconv.Itoa(b.Ports().GRPC)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, k := range []struct {
+		keyBytes int
+		framed   uint64
+		want     codes.Code
+	}{{10, 1, codes.OK}, {2100, 0, codes.ResourceExhausted}, {100, 0, codes.OK}} {
+		keys := slices.Repeat([]string{string(make([]byte, k.keyBytes))}, 16_384)
+		if k.framed > 0 {
+			keys = keys[:100]
+		}
+		before := c.Stats().FramedCalls
+		err := c.Ask(soon(t), func(ctx context.Context, conn grpc.ClientConnInterface) error {
+			_, err := mooncakev1.NewObjectsClient(conn).Exists(ctx, &mooncakev1.ExistsRequest{Keys: keys})
+			return err
+		})
+		if framed := c.Stats().FramedCalls - before; status.Code(err) != k.want || framed != k.framed {
+			t.Errorf("%d keys of %d bytes: %v, %d in frames", len(keys), k.keyBytes, err, framed)
+		}
+	}
+}
+
+// TestLateCall makes a call go on after its connection has ended. Nobody would ever close a record that it opened.
+func TestLateCall(t *testing.T) {
+	b := newBed(t, withGRPC)
+	s, id := b.service, wire.UUID{Hi: 1, Lo: 2}
+	open := func() int {
+		s.families.mu.Lock()
+		defer s.families.mu.Unlock()
+		return len(s.families.conns)
+	}
+	before := open()
+	c := &grpcConn{}
+	c.at(s)
+	if open() != before+1 {
+		t.Fatal("a connection does not count")
+	}
+	c.end(alone{s}, true)
+	s.families.bind(c.at(s), id)
+	w := s.families.writers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := open(); n != before || w.writers[id] != nil {
+		t.Errorf("%d connections, %d before; the writer is %+v", n, before, w.writers[id])
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
+
+	"mooncake/internal/limits"
 )
 
 // parting tells the two kinds of connections of the gRPC port apart by their first byte, which it leaves where it is. It stands
@@ -140,8 +142,12 @@ func (c *countedConn) SetDeadline(t time.Time) error {
 	return c.TCPConn.SetDeadline(t)
 }
 
-// handOver lets go of the connection underneath.
+// handOver lets go of the connection underneath. The kernel asks a silent peer for a sign of life, as gRPC would: the death of a
+// host must be known while it still says something about its writers.
 func (c *countedConn) handOver() {
+	_ = c.TCPConn.SetKeepAliveConfig(net.KeepAliveConfig{ // see below
+		Enable: true, Idle: limits.FramedSilenceMs * time.Millisecond, Interval: limits.FramedProbeMs * time.Millisecond, Count: limits.FramedProbes,
+	})
 	_ = c.TCPConn.SetDeadline(time.Time{}) // one that is closed shows that where it is read
 	c.gone.Store(true)
 	c.release()

@@ -23,9 +23,10 @@ import (
 type grpcConn struct {
 	peer netip.Addr
 
-	mu      sync.Mutex // guards the two below
+	mu      sync.Mutex // guards the three below
 	service *Service
 	record  *peerConn
+	over    bool
 
 	turn sync.Mutex // held while a call of the connection decides, as calls of published clients follow each other
 }
@@ -48,7 +49,7 @@ func (connTracker) TagConn(ctx context.Context, info *stats.ConnTagInfo) context
 func (t connTracker) HandleConn(ctx context.Context, s stats.ConnStats) {
 	if _, over := s.(*stats.ConnEnd); over {
 		if c, ok := ctx.Value(grpcConnKey{}).(*grpcConn); ok {
-			c.end(t.source)
+			c.end(t.source, true)
 		}
 	}
 }
@@ -59,10 +60,14 @@ func (connTracker) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Cont
 // HandleRPC implements stats.Handler.
 func (connTracker) HandleRPC(context.Context, stats.RPCStats) {}
 
-// at gives the connection's record with a service.
+// at gives the connection's record with a service. A call that had to wait until its connection was over gets one that counts
+// nowhere: nobody would ever close it.
 func (c *grpcConn) at(s *Service) *peerConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over {
+		return &peerConn{peer: c.peer, grpc: true}
+	}
 	if c.service != s {
 		c.service, c.record = s, s.families.opened(c.peer, familyUnknown)
 		c.record.grpc = true
@@ -70,11 +75,12 @@ func (c *grpcConn) at(s *Service) *peerConn {
 	return c.record
 }
 
-// end forgets the connection; clients that it leaves without any are looked after.
-func (c *grpcConn) end(source grpcSource) {
+// end forgets the connection; clients that it leaves without any are looked after. byPeer tells that the peer, or the net between,
+// ended it.
+func (c *grpcConn) end(source grpcSource, byPeer bool) {
 	c.mu.Lock()
 	s, record := c.service, c.record
-	c.service, c.record = nil, nil
+	c.service, c.record, c.over = nil, nil, true
 	c.mu.Unlock()
 	if s == nil {
 		return
@@ -82,7 +88,7 @@ func (c *grpcConn) end(source grpcSource) {
 	select {
 	case <-s.quit: // it was this side that ended the connection
 	default:
-		source.while(s, func() { s.left(record, true) })
+		source.while(s, func() { s.left(record, byPeer) })
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Service) left(pc *peerConn, byPeer bool) {
 // peer.
 func leftByPeer(cause error) bool {
 	for _, own := range []error{
-		rpc.ErrProtocol, rpc.ErrFrameTooLarge, rpc.ErrHalfFrame, rpc.ErrIdle, rpc.ErrSlowReader, rpc.ErrClosed,
+		rpc.ErrProtocol, rpc.ErrFrameTooLarge, rpc.ErrHalfFrame, rpc.ErrIdle, rpc.ErrSlowReader, rpc.ErrBusy, rpc.ErrClosed,
 	} {
 		if errors.Is(cause, own) {
 			return false

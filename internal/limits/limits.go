@@ -1515,8 +1515,16 @@ const (
 // Calls of the client in Go in frames.
 const (
 	// FramedAtOnceBytes is up to which size a request is answered before the next one of its connection is read: what a batch of
-	// a thousand keys has. Larger ones would keep others waiting.
+	// a thousand keys has. Larger ones would keep others waiting; the client in Go makes such calls by gRPC.
 	FramedAtOnceBytes = 64 << 10
+	// FramedPendingBytes bounds the answers that wait for a peer that does not read: some dozens for batches of the largest request
+	// that goes in a frame.
+	FramedPendingBytes = 64 << 20
+	// FramedSilenceMs is how long a peer may be silent before it is asked for a sign of life, FramedProbes times, every FramedProbeMs:
+	// together well below WriterHangUpMs.
+	FramedSilenceMs = 5000
+	FramedProbeMs   = 2000
+	FramedProbes    = 3
 	// ClientFramesAgainMs is how long a client leaves a master alone that did not know frames, or hung up: it may be replaced by one
 	// that knows them. ClientFramesSoonMs is the same for one that could not be reached.
 	ClientFramesAgainMs = 60_000
