@@ -187,7 +187,7 @@ func (c *Catalog) commitClear(run *clearRun) bool {
 	}
 	ch := c.note(ChangeClear, run.now)
 	ch.Cause, ch.Below, ch.Replicas = CauseRemove, run.below, c.replicas[at:]
-	c.s.survivors, c.s.cleared = run.kept, 0
+	c.s.survivors, c.s.cleared, c.s.clearTold = run.kept, 0, c.told()
 	c.commit()
 	run.removed += int64(c.s.cleared)
 	c.s.survivors = nil
@@ -283,7 +283,7 @@ func (s *state) applyClear(c *Change, held bool) {
 // that goes is in any table but the index, the lists of segments, the ages, and the counts.
 func (s *state) clearTo(kept []name) {
 	before := s.arena.inUse(kindRecord)
-	if s.tell != nil {
+	if s.tell != nil && s.clearTold {
 		s.tellCleared(kept)
 	}
 	s.arena.doom(kept)

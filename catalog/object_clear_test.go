@@ -273,6 +273,32 @@ func TestClearGivesUp(t *testing.T) {
 	c.OnObject(c.told.hear)
 }
 
+// TestClearTellsWhoListens tells of each object where somebody hears it, and looks at none where nobody does.
+func TestClearTellsWhoListens(t *testing.T) {
+	for _, heard := range []bool{true, false} {
+		c := &replayed{Catalog: New(testConfig()), t: t}
+		t.Cleanup(c.Close)
+		gone := 0
+		c.OnObject(func(e ObjectEvent) {
+			if e.Gone {
+				gone++
+			}
+		})
+		c.OnlyWhenHeard(func() bool { return heard })
+		c.mount(1, 1<<30)
+		const objects = 100
+		for i := range objects {
+			store(t, c, 2, fmt.Sprint(i), one())
+		}
+		if got := c.RemoveMatching(4, nil, true); got != objects || gone != 0 != heard {
+			t.Errorf("heard %v: %d went, %d were told", heard, got, gone)
+		}
+		if heard && gone != objects {
+			t.Errorf("%d of %d were told", gone, objects)
+		}
+	}
+}
+
 // TestClearOfWhatIsRead removes by force what was read just now, and more of it than is held back at once.
 func TestClearOfWhatIsRead(t *testing.T) {
 	c := &replayed{Catalog: New(testConfig()), t: t}

@@ -57,6 +57,7 @@ type state struct {
 	clear     clearing
 	survivors []name // of the ChangeClear under way, where it was decided
 	cleared   int    // objects that it took away
+	clearTold bool   // somebody hears of them
 }
 
 type pendingPin struct {
