@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"mooncake/internal/limits"
 )
@@ -78,15 +79,20 @@ func (o Options) tuneListener(ln net.Listener) error {
 	if !ok {
 		return nil
 	}
-	raw, err := listener.SyscallConn()
+	return onSocket(listener, o.tuneSocket)
+}
+
+// onSocket does something with a socket's descriptor.
+func onSocket(socket syscall.Conn, do func(fd uintptr) error) error {
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var tuning error
-	if err := raw.Control(func(fd uintptr) { tuning = o.tuneSocket(fd) }); err != nil {
+	var done error
+	if err := raw.Control(func(fd uintptr) { done = do(fd) }); err != nil {
 		return err
 	}
-	return tuning
+	return done
 }
 
 // tuneConn sets what depends on who the peer is, which a listener cannot know.
@@ -94,15 +100,7 @@ func (o Options) tuneConn(conn *net.TCPConn) error {
 	if o.SndbufLocalBytes == 0 || !sameMachine(conn.LocalAddr(), conn.RemoteAddr()) {
 		return nil
 	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var tuning error
-	if err := raw.Control(func(fd uintptr) { tuning = o.tuneLocalSocket(fd) }); err != nil {
-		return err
-	}
-	return tuning
+	return onSocket(conn, o.tuneLocalSocket)
 }
 
 // sameMachine tells whether both ends are here. A container that has an address of its own counts as another machine.

@@ -14,16 +14,12 @@ import (
 // congestionOf asks the kernel what paces a connection.
 func congestionOf(t *testing.T, conn *rawconn.Conn) string {
 	t.Helper()
-	raw, err := conn.TCP().SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var name string
-	var asking error
-	if err := raw.Control(func(fd uintptr) {
-		name, asking = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
-	}); err != nil || asking != nil {
-		t.Fatal(err, asking)
+	if err := onSocket(conn.TCP(), func(fd uintptr) (err error) {
+		name, err = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	return strings.TrimRight(name, "\x00")
 }
@@ -102,15 +98,11 @@ func TestLocalSendBuffer(t *testing.T) {
 
 func sendBufferOf(t *testing.T, conn *rawconn.Conn) (bytes int) {
 	t.Helper()
-	raw, err := conn.TCP().SyscallConn()
-	if err != nil {
+	if err := onSocket(conn.TCP(), func(fd uintptr) (err error) {
+		bytes, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+		return err
+	}); err != nil {
 		t.Fatal(err)
-	}
-	var asking error
-	if err := raw.Control(func(fd uintptr) {
-		bytes, asking = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
-	}); err != nil || asking != nil {
-		t.Fatal(err, asking)
 	}
 	return bytes
 }

@@ -30,7 +30,7 @@ func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, e
 		return nil, err
 	}
 	s := &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}
-	raw.BeforeWaits(s.armRead, s.armWrite)
+	raw.BeforeFillWaits(s.armRead)
 	return s, nil
 }
 
@@ -40,46 +40,10 @@ func (s *stream) receive(dst []byte) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
 	}
-	marked := s.lowatBytes > 0 && len(dst) >= limits.DataRcvLowatFromBytes
-	if !s.conn.Std() {
-		mark := 0
-		if marked {
-			mark = s.lowatBytes
-		}
-		return s.fill(dst, mark)
+	mark := 0
+	if len(dst) >= limits.DataRcvLowatFromBytes {
+		mark = s.lowatBytes
 	}
-	got := 0
-	for got < len(dst) {
-		rest := dst[got:]
-		if marked {
-			// A mark above the rest would wait for bytes that nobody sends.
-			if err := s.conn.SetRcvLowat(min(len(rest), s.lowatBytes)); err != nil {
-				return got, err
-			}
-		}
-		if err := s.armRead(); err != nil {
-			return got, err
-		}
-		n, err := s.receiveSome(rest)
-		if errors.Is(err, os.ErrDeadlineExceeded) && marked {
-			marked = false
-			n, err = s.glance(rest)
-		}
-		got += n
-		if err != nil {
-			return got, err
-		}
-	}
-	if marked {
-		if err := s.conn.SetRcvLowat(1); err != nil {
-			return got, err
-		}
-	}
-	return got, nil
-}
-
-// fill is receive where reads are raw: deadlines are renewed and marks set only when there is nothing to read.
-func (s *stream) fill(dst []byte, mark int) (int, error) {
 	if err := s.armRead(); err != nil {
 		return 0, err
 	}
@@ -87,22 +51,15 @@ func (s *stream) fill(dst []byte, mark int) (int, error) {
 	if err == nil || mark == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return got, err
 	}
-	for got < len(dst) {
-		n, err := s.glance(dst[got:])
-		got += n
-		if err != nil {
-			return got, err
-		}
-		if err := s.readBy(time.Now().Add(s.progress)); err != nil {
-			return got, err
-		}
-		n, err = s.conn.Fill(dst[got:], 0)
-		got += n
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return got, err
-		}
+	n, err := s.glance(dst[got:])
+	if got += n; err != nil {
+		return got, err
 	}
-	return got, nil
+	if err := s.armRead(); err != nil {
+		return got, err
+	}
+	n, err = s.conn.Fill(dst[got:], 0)
+	return got + n, err
 }
 
 // armRead renews the read deadline when a good part of it has passed. A small body then costs a look at the clock and no timer.
@@ -120,15 +77,6 @@ func (s *stream) readBy(until time.Time) error {
 	return s.conn.SetReadDeadline(until)
 }
 
-// receiveSome reads one piece. The end of the stream inside a body is an error of its own.
-func (s *stream) receiveSome(dst []byte) (int, error) {
-	n, err := s.conn.Read(dst[:min(len(dst), limits.DataPieceBytes)])
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
 // glance reads what the low-water mark was hiding: a peer that sends less than the mark in all that time is slow, one
 // that sends nothing is stuck.
 func (s *stream) glance(dst []byte) (int, error) {
@@ -138,19 +86,16 @@ func (s *stream) glance(dst []byte) (int, error) {
 	if err := s.readBy(time.Now().Add(limits.DataGlanceMs * time.Millisecond)); err != nil {
 		return 0, err
 	}
-	return s.receiveSome(dst)
+	n, err := s.conn.Read(dst)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // send writes head and body, the first piece of the body together with the head. The wait for each piece is bounded by
 // progress.
 func (s *stream) send(head, body []byte) error {
-	if !s.conn.Std() {
-		if err := s.armWrite(); err != nil {
-			return err
-		}
-		_, err := s.sendSome(head, body)
-		return err
-	}
 	for len(head)+len(body) > 0 {
 		if err := s.armWrite(); err != nil {
 			return err

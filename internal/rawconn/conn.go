@@ -26,9 +26,8 @@ type Conn struct {
 	in  transfer
 	out transfer
 
-	beforeRead  func() error // before each wait of a Fill, nil is nothing
-	beforeWrite func() error // before each wait of a write
-	mark        int          // low-water mark of the Fill in progress, 0 is none
+	beforeWait func() error // of a Fill, nil is nothing
+	mark       int          // low-water mark of the Fill in progress, 0 is none
 
 	lowat int // the mark the kernel has, 1 when untouched
 }
@@ -40,7 +39,7 @@ type transfer struct {
 	done   int
 	try    bool // give up instead of waiting
 	errno  syscall.Errno
-	cause  error // ends it, besides errno
+	cause  error // ends a Fill, besides errno
 }
 
 // New takes over c. With std, or where the raw path does not exist, all calls go through c itself.
@@ -158,15 +157,12 @@ func (c *Conn) TryWrite(p []byte) (int, error) {
 
 func (c *Conn) write(try bool) (int, error) {
 	t := &c.out
-	t.done, t.errno, t.cause, t.try = 0, 0, nil, try
+	t.done, t.errno, t.try = 0, 0, try
 	err := c.raw.Write(c.writeFn)
-	n, errno, cause := t.done, t.errno, t.cause
+	n, errno := t.done, t.errno
 	t.release()
 	if err != nil {
 		return n, err
-	}
-	if cause != nil {
-		return n, cause
 	}
 	if errno != 0 {
 		return n, os.NewSyscallError("write", errno)
@@ -196,15 +192,6 @@ func (t *transfer) advance(n int) bool {
 	}
 	t.pieces[0] = t.pieces[0][n:]
 	return false
-}
-
-// size is the number of bytes in all pieces.
-func (t *transfer) size() int {
-	n := 0
-	for _, p := range t.pieces[:t.count] {
-		n += len(p)
-	}
-	return n
 }
 
 // SetRcvLowat makes later reads wait until n bytes are there (or the peer has closed); a read that finds fewer bytes

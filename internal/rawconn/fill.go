@@ -3,22 +3,20 @@ package rawconn
 import (
 	"io"
 	"os"
+
+	"mooncake/internal/limits"
 )
 
-// BeforeWaits has functions called whenever a Fill or a write is about to wait, which is where deadlines are renewed. An
-// error of theirs ends the call. Standard mode does not call them.
-func (c *Conn) BeforeWaits(fill, write func() error) { c.beforeRead, c.beforeWrite = fill, write }
+// BeforeFillWaits has a function called whenever a Fill is about to wait, which is where a deadline is renewed. An error of its ends
+// the Fill. Standard mode cannot tell and calls it before every read.
+func (c *Conn) BeforeFillWaits(f func() error) { c.beforeWait = f }
 
 // Fill reads until p is full, or returns how much of it is and the reason; an end of the stream is then
 // io.ErrUnexpectedEOF. With a mark above 0 the kernel wakes the reader only when so many bytes, or the rest, are there; when
-// p is full the mark is 1 again, after an error it is whatever it was. Standard mode knows no marks here.
+// p is full the mark is 1 again, after an error it is whatever it was.
 func (c *Conn) Fill(p []byte, mark int) (int, error) {
 	if c.std {
-		n, err := io.ReadFull(c.tcp, p)
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return n, err
+		return c.fillStd(p, mark)
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -41,4 +39,26 @@ func (c *Conn) Fill(p []byte, mark int) (int, error) {
 		return n, io.ErrUnexpectedEOF
 	}
 	return n, nil
+}
+
+func (c *Conn) fillStd(p []byte, mark int) (got int, err error) {
+	for got < len(p) {
+		if c.beforeWait != nil {
+			if err := c.beforeWait(); err != nil {
+				return got, err
+			}
+		}
+		if err := c.SetRcvLowat(min(len(p)-got, mark)); err != nil {
+			return got, err
+		}
+		n, err := c.tcp.Read(p[got:min(len(p), got+limits.RawCallBytes)])
+		got += n
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return got, err
+		}
+	}
+	return got, c.SetRcvLowat(1)
 }

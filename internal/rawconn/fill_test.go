@@ -68,55 +68,40 @@ func TestFillTellsWhatItGot(t *testing.T) {
 	})
 }
 
-func TestBeforeWaits(t *testing.T) {
-	c, peer := pair(t, false)
-	if c.Std() {
-		return // there is nothing to call: see the comment of BeforeWaits
-	}
-	fillWaits, writeWaits := make(chan struct{}), make(chan struct{})
-	var fill, write sync.Once
-	c.BeforeWaits(func() error { fill.Do(func() { close(fillWaits) }); return nil },
-		func() error { write.Do(func() { close(writeWaits) }); return nil })
-	peer.Write([]byte("abc"))
-	got := make([]byte, 3)
-	if _, err := c.Read(got[:1]); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Fill(got[1:], 0); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-fillWaits:
-		t.Fatal("waited for what is there")
-	default:
-	}
-	go func() { // the peer sends only after the reader has had to wait
-		<-fillWaits
-		peer.Write([]byte("def"))
-	}()
-	if _, err := c.Fill(got, 3); err != nil || string(got) != "def" {
-		t.Fatalf("Fill: %q, %v", got, err)
-	}
-	done := make(chan error)
-	want := pattern(64 << 20)
-	go func() { _, err := c.Write(want); done <- err }()
-	<-writeWaits // the peer reads only after the writer has had to wait
-	there := make([]byte, len(want))
-	if _, err := io.ReadFull(peer, there); err != nil || !bytes.Equal(there, want) {
-		t.Fatalf("what was written did not come: %v", err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-
-	refusal := errors.New("no more waiting")
-	c.BeforeWaits(func() error { return refusal }, func() error { return refusal })
-	if _, err := c.Fill(got, 0); !errors.Is(err, refusal) {
-		t.Fatalf("Fill: %v", err)
-	}
-	if n, err := c.Write(want); !errors.Is(err, refusal) || n == 0 || n == len(want) {
-		t.Fatalf("Write: %d, %v", n, err)
-	}
+func TestBeforeFillWaits(t *testing.T) {
+	modes(t, func(t *testing.T, std bool) {
+		c, peer := pair(t, std)
+		waits := make(chan struct{})
+		var once sync.Once
+		c.BeforeFillWaits(func() error { once.Do(func() { close(waits) }); return nil })
+		got := make([]byte, 3)
+		if !c.Std() {
+			peer.Write([]byte("abc"))
+			if _, err := c.Read(got[:1]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Fill(got[1:], 0); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-waits:
+				t.Fatal("waited for what is there")
+			default:
+			}
+		}
+		go func() { // the peer sends only after the reader has had to wait
+			<-waits
+			peer.Write([]byte("def"))
+		}()
+		if _, err := c.Fill(got, 3); err != nil || string(got) != "def" {
+			t.Fatalf("Fill: %q, %v", got, err)
+		}
+		refusal := errors.New("no more waiting")
+		c.BeforeFillWaits(func() error { return refusal })
+		if _, err := c.Fill(got, 0); !errors.Is(err, refusal) {
+			t.Fatalf("Fill: %v", err)
+		}
+	})
 }
 
 func BenchmarkFill(b *testing.B) {

@@ -58,8 +58,8 @@ func (c *Conn) fillStep(fd uintptr) bool {
 
 // beforeFillWaits never leaves a mark above the rest: that would wait for bytes that nobody sends.
 func (c *Conn) beforeFillWaits(fd uintptr, rest int) error {
-	if c.beforeRead != nil {
-		if err := c.beforeRead(); err != nil {
+	if c.beforeWait != nil {
+		if err := c.beforeWait(); err != nil {
 			return err
 		}
 	}
@@ -77,11 +77,7 @@ func (c *Conn) writeStep(fd uintptr) bool {
 				return true
 			}
 		case syscall.EAGAIN:
-			if t.try || c.beforeWrite == nil {
-				return t.try
-			}
-			t.cause = c.beforeWrite()
-			return t.cause != nil
+			return t.try
 		case syscall.EINTR:
 		default:
 			t.errno = errno
