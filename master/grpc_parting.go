@@ -15,16 +15,9 @@ import (
 
 // parting tells the two kinds of connections of the gRPC port apart by their first byte, which it leaves where it is. It stands
 // where credentials are exchanged: there every connection has a goroutine and a deadline of its own, and may be taken over.
-type parting struct {
-	taken  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-	addr   net.Addr
-}
+type parting struct{ *inlet } // of those that begin with a frame
 
-func newParting(addr net.Addr) *parting {
-	return &parting{taken: make(chan net.Conn), closed: make(chan struct{}), addr: addr}
-}
+func newParting(addr net.Addr) *parting { return &parting{newInlet(addr)} }
 
 // frameMagic begins a connection of frames. HTTP/2 begins with a P.
 const frameMagic = 21
@@ -41,9 +34,9 @@ func (p *parting) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 	}
 	own.handOver()
 	select {
-	case p.taken <- own.TCPConn:
+	case p.conns <- own.TCPConn:
 		return nil, nil, credentials.ErrConnDispatched
-	case <-p.closed:
+	case <-p.done:
 		_ = own.TCPConn.Close() // it has asked for nothing yet
 		return nil, nil, credentials.ErrConnDispatched
 	}
@@ -64,25 +57,6 @@ func (p *parting) Clone() credentials.TransportCredentials { return p }
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (p *parting) OverrideServerName(string) error { return nil }
-
-// Accept implements net.Listener for those that begin with a frame.
-func (p *parting) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.taken:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener. Connections that come later are closed.
-func (p *parting) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (p *parting) Addr() net.Addr { return p.addr }
 
 // countedListener bounds the connections that are open, as netutil.LimitListener does; its connections can be taken over.
 type countedListener struct {

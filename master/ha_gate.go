@@ -39,12 +39,16 @@ type gate struct {
 	opened chan struct{} // closed, and made anew, when inside changes
 }
 
-// inlet is a listener whose connections come from a gate.
+// inlet is a listener whose connections come from somebody who has accepted them already.
 type inlet struct {
 	addr  net.Addr
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
+}
+
+func newInlet(addr net.Addr) *inlet {
+	return &inlet{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 func (i *inlet) Accept() (net.Conn, error) {
@@ -103,7 +107,7 @@ func (g *gate) run() error {
 func (g *gate) open() net.Listener {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inside = &inlet{addr: g.ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
+	g.inside = newInlet(g.ln.Addr())
 	close(g.opened)
 	g.opened = make(chan struct{})
 	return g.inside
