@@ -10,6 +10,7 @@ import (
 // TestP04Addresses has clients in two processes, one that writes and one that reads, under every kind of address, at a master
 // that listens on all of them. The memory is at an IPv4 address: clients of this release do not find peers at others.
 func TestP04Addresses(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{Flags: []string{"--rpc_address=::"}})
 	_, port, err := net.SplitHostPort(m.RPC)

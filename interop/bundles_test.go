@@ -58,6 +58,7 @@ func (c *trainingCluster) empty(t *testing.T) {
 
 // TestBundles hands rollout bundles from a producer to a consumer, bytes in the segment daemon, in each release.
 func TestBundles(t *testing.T) {
+	beside(t, works)
 	eachRelease(t, func(t *testing.T, release Release) {
 		c := newTrainingCluster(t, release, release, 256*mib)
 		runBundleCases(t, c)
@@ -120,6 +121,7 @@ func trainingRounds(t *testing.T, c *trainingCluster, rounds, rows int) {
 
 // TestBundlesAcrossReleases writes with one release and reads with another.
 func TestBundlesAcrossReleases(t *testing.T) {
+	beside(t, works)
 	for _, pair := range [][2]Release{{R13, R14}, {R14, R13}} {
 		t.Run(pair[0].String()+" to "+pair[1].String(), func(t *testing.T) {
 			newTrainingCluster(t, pair[0], pair[1], 128*mib).handOver(t, Bundle{Rows: 200, Seed: 7, Chunk: 64 << 10})
@@ -129,6 +131,7 @@ func TestBundlesAcrossReleases(t *testing.T) {
 
 // TestBoundedRoom runs rounds through a segment that holds three bundles at most; a put never fails for want of room.
 func TestBoundedRoom(t *testing.T) {
+	beside(t, works)
 	c := newTrainingCluster(t, R13, R13, 24*mib)
 	trainingRounds(t, c, repeat(12, 100), 400)
 }
@@ -157,6 +160,7 @@ func TestProducerDies(t *testing.T) {
 // TestTrainerRanks hands one shard of a rollout to each of two ranks, as data parallel training does: the first rank brings
 // memory, the second has none, the manager writes, and the first rank reclaims what the manager wrote.
 func TestTrainerRanks(t *testing.T) {
+	beside(t, works)
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})
@@ -185,6 +189,7 @@ func TestTrainerRanks(t *testing.T) {
 
 // TestBundleWithTwoCopies lets a wheel's own segment and the daemon's serve one bundle: one copy of every object on each.
 func TestBundleWithTwoCopies(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib})

@@ -10,6 +10,7 @@ import (
 // TestP17LeavingWithoutLoss ends a daemon that has time for a drain: its objects, pinned ones and leased ones among them, are
 // read from two others afterwards. Then those two leave one after the other, the last with nowhere to go.
 func TestP17LeavingWithoutLoss(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{LeaseMs: 1000})
 	leaver := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 256 * mib, Flags: []string{"--drain_timeout=120"}})

@@ -114,6 +114,7 @@ func startEtcds(t *testing.T, r *Rig) (members []*EtcdMember, addresses string) 
 // acknowledged is lost, the wheels find the other by themselves, and a hand-over refuses nothing. A killed master stays away
 // until the client writes again, so this one sees the old port dead; TestKills starts it again at once.
 func TestFailover(t *testing.T) {
+	beside(t, elects)
 	p := startCouple(t, 0)
 	if code := status(p.standby, "/get_all_keys"); code != http.StatusServiceUnavailable {
 		t.Errorf("a standby lists keys: %d", code)
@@ -212,6 +213,7 @@ func TestFrozenEtcdLeader(t *testing.T) {
 // TestFrozenLeader stops the leading master until another leads, and lets it go on: what it held in its sockets is not
 // answered by it, it becomes a standby, and nothing that was acknowledged is lost.
 func TestFrozenLeader(t *testing.T) {
+	beside(t, elects)
 	r := newRig(t)
 	_, etcd := startEtcds(t, r)
 	masters := []*Master{joinMasters(t, r, etcd), joinMasters(t, r, etcd)}

@@ -16,6 +16,7 @@ func healthy(s *Segment) bool {
 // TestSegmentFollowsLeader has a segment daemon that finds its master through etcd. The leader is killed and, in the next
 // round, asked to leave: the daemon goes over to the other, and a client reads what it has and writes on.
 func TestSegmentFollowsLeader(t *testing.T) {
+	beside(t, waits)
 	r := newRig(t)
 	etcd, err := r.StartEtcd()
 	if err != nil {

@@ -96,6 +96,7 @@ func startGuardedEtcd(t *testing.T, r *Rig, c *Certificates) (address string) {
 // more rights than they need. The leader is killed; a client that knows one master's address goes on. Then a master starts
 // with each thing wrong, and ends with one line.
 func TestGuardedEtcd(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	certs, err := NewCertificates(r.Dir, "etcd")
 	if err != nil {

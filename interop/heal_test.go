@@ -11,7 +11,7 @@ import (
 // TestHealing kills one of three daemons for good while every object has two copies: all can be read before the client's time
 // is up, and all have two copies again afterwards, no two on one host.
 func TestHealing(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	count := 300
 	if *soak {
 		count = 2000
@@ -81,7 +81,7 @@ func twiceWithout(t *testing.T, reader *Store, items []Item, gone string) {
 // TestWheelsHeal has two of three copies' homes in the memory of wheels: when the daemon leaves, they copy what lay there from
 // one to the other by tasks.
 func TestWheelsHeal(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	leaving := startSegment(t, r, m, 1, SegmentOptions{Host: "127.0.0.1", SizeBytes: 64 * mib})

@@ -82,6 +82,7 @@ func (h *historian) call() error {
 // TestHistories lets clients of two releases put, read and remove a few objects while leaders are killed, stopped and asked
 // to leave, and judges what they were told: a store that loses nothing could have answered so.
 func TestHistories(t *testing.T) {
+	beside(t, elects)
 	r := newRig(t)
 	_, etcd := startEtcds(t, r)
 	join := func() *Master {

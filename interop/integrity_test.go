@@ -121,7 +121,7 @@ func (p *scrubbedPool) spoil(at Location) (host string, offset uint64) {
 // range is kept from use, after a restart of the master too, and another copy is made. Where there is no other copy the object
 // is gone for a real client, and no read ever brings other bytes.
 func TestScrub(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	size, count := int64(3*mib+77), 10
 	if *soak {
 		size, count = 64*mib, 16 // 1 GiB in all

@@ -41,6 +41,7 @@ func portOf(t *testing.T, addr string) int {
 // daemon: after the start every acknowledged object is read again, byte for byte, nothing is written over one of them, and
 // all of it goes when it is removed.
 func TestMasterRestart(t *testing.T) {
+	beside(t, works)
 	t.Run("journal", func(t *testing.T) {
 		r := newRig(t)
 		restarts(t, r, MasterOptions{Flags: []string{"--data_dir=" + t.TempDir()}}, 3*time.Second)

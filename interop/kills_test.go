@@ -23,13 +23,20 @@ type killing struct {
 // and whatever a reader has seen, is there afterwards. In a full pool the oldest objects go to make room. What the loss of
 // a leader could take are the newest ones, so there the newest half of the pool must be there, and all that is pinned.
 func TestKills(t *testing.T) {
+	if !*soak { // when soaking, the two have the machine for themselves
+		t.Parallel()
+	}
 	for _, pool := range []struct {
 		name         string
 		full         bool
 		paced, flood int
 	}{{"half", false, repeat(3, 25), repeat(1, 10)}, {"full", true, repeat(2, 25), repeat(1, 10)}} {
 		t.Run(pool.name, func(t *testing.T) {
-			t.Parallel()
+			if *soak {
+				t.Parallel()
+			} else {
+				beside(t, elects)
+			}
 			k := startKilling(t, pool.full)
 			for n := range pool.paced {
 				k.round(n, Flood{Prefix: fmt.Sprintf("paced-%d", n), Threads: 1, Batch: 1, PaceMs: 5, SizeBytes: 1000, PinEvery: 40})

@@ -34,7 +34,7 @@ func goodReads(t *testing.T, s *Store, items []Item) (good int) {
 // once the master has asked the owner itself and got no answer, long before the client's time is up, and new objects go to the
 // other one.
 func TestP14KilledOwner(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
 			r := newRig(t)
@@ -87,7 +87,7 @@ func foundByAsking(t *testing.T, m *Master, n int) bool {
 // TestStalledOwner stops a client with memory until it is suspected, and again until it is lost: its objects are out of
 // sight meanwhile and readable again within 2 s after it goes on.
 func TestStalledOwner(t *testing.T) {
-	t.Parallel()
+	beside(t, waits)
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
 			r := newRig(t)
@@ -122,7 +122,7 @@ func TestStalledOwner(t *testing.T) {
 
 // TestStalledMaster stops the master for longer than the clients' time: nobody pays for it.
 func TestStalledMaster(t *testing.T) {
-	t.Parallel()
+	beside(t, waits)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{ClientTTLSec: 2})
 	startStore(t, r, R13, StoreOptions{Master: m.RPC, SegmentBytes: 32 * mib})

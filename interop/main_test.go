@@ -27,6 +27,10 @@ func replaced(daemon string) bool {
 	return *against != 0 && (*replace == "both" || *replace == daemon)
 }
 
+// allPorts are those of all rigs: tests that run beside each other have none in common, also not one that is free for a while
+// between two daemons.
+var allPorts Ports
+
 // newRig is a rig for one test; when the test fails the ends of all logs are shown.
 func newRig(t *testing.T) *Rig {
 	t.Helper()
@@ -34,7 +38,7 @@ func newRig(t *testing.T) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Binaries, r.Slow = built.dir, slowness
+	r.Binaries, r.Slow, r.ports = built.dir, slowness, &allPorts
 	if replaced("master") {
 		r.OriginalMaster = Release(*against)
 	}

@@ -9,6 +9,7 @@ import (
 
 // TestMetadataHTTP keeps the descriptors in the master's HTTP metadata server.
 func TestMetadataHTTP(t *testing.T) {
+	beside(t, waits)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{HTTPMetadata: true, ClientTTLSec: 3, Flags: []string{"--client_lost_ttl_sec=4"}})
 	s := startSegment(t, r, m, 1, SegmentOptions{Metadata: m.MetadataURL})
@@ -58,6 +59,7 @@ func nameOfDead(t *testing.T, r *Rig, m *Master, release Release) {
 
 // TestMetadataEtcd keeps the descriptors in etcd.
 func TestMetadataEtcd(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	etcd, err := r.StartEtcd()
 	if err != nil {

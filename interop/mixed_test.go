@@ -45,6 +45,7 @@ func (p population) crossRead(t *testing.T, total, threads int) {
 
 // TestMixedReleases lets 13 and 14 share the common port, and 12 its own port beside them, all on one address.
 func TestMixedReleases(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{V12Port: true})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 256 * mib})
@@ -65,6 +66,7 @@ func TestMixedReleases(t *testing.T) {
 // TestOnly12 is a cluster of 12 on the common port: once one of them has written or mounted, even pure readers are answered
 // in their dialect.
 func TestOnly12(t *testing.T) {
+	beside(t, works)
 	known := Item{Key: "known", Size: 5000, Seed: 1}
 	t.Run("after a writer", func(t *testing.T) {
 		r := newRig(t)
@@ -103,6 +105,7 @@ func TestOnly12(t *testing.T) {
 // TestFirstCallOf12 starts clients of 12 with a segment on the common port of a master that serves 13 on the same address.
 // Their requests look alike, so the master has to find out before it answers the first read.
 func TestFirstCallOf12(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	startSegment(t, r, m, 1, SegmentOptions{})

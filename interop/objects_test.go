@@ -18,6 +18,7 @@ type pair struct {
 
 // TestObjects runs the plain object calls of each release, alone on the common port: one client writes, another reads.
 func TestObjects(t *testing.T) {
+	beside(t, works)
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{LeaseMs: 2500})

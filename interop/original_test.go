@@ -7,6 +7,7 @@ import (
 
 // TestUnderOriginalMasters runs our segment daemon under the wheels' own masters: faults of our two halves show apart.
 func TestUnderOriginalMasters(t *testing.T) {
+	beside(t, works)
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{Release: release})

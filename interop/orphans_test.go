@@ -17,7 +17,7 @@ const knownGone = 5 * time.Second
 func TestKilledProducers(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, waits)
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})
 		startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 512 * mib})
@@ -112,7 +112,7 @@ func held(t *testing.T, m *Master) string {
 func TestStagingUnderFlood(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, works)
 		c := newTrainingCluster(t, release, release, 32*mib)
 		b := Bundle{Rows: 200, Seed: 1, Longest: 1500, Chunk: 128 << 10, PauseAfter: 25, PauseSec: 8}
 		handle := make(chan Handle, 1)
@@ -147,7 +147,7 @@ func TestStagingUnderFlood(t *testing.T) {
 func TestUnreadBundles(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, works)
 		c := newTrainingCluster(t, release, release, 32*mib)
 		const count = 60
 		var handles []Handle

@@ -98,6 +98,7 @@ func (c *claims) together() string {
 // the leader. At last the leader is killed, and two want to follow it. There is one leader at any time, the cut off one
 // answers nothing that others could contradict, the client goes on by itself, and nothing that was acknowledged is lost.
 func TestPartition(t *testing.T) {
+	beside(t, elects)
 	r := newRig(t)
 	members, etcd := startEtcds(t, r)
 	var masters []*island

@@ -17,9 +17,14 @@ import (
 // slowness multiplies the time steps may take.
 const slowness = 1
 
+// manyTests is how many tests the framework lets run at a time, unless -parallel says so: as many as there are, since
+// each of them waits for its turn.
+const manyTests = "1000"
+
 // TestMain brings everything into place that the tests start.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	allBeside()
 	code := 1
 	if err := prepareAll(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
@@ -31,6 +36,15 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(built.dir)
 	os.Exit(code)
+}
+
+// allBeside lets all tests that wait for their turns do so at the same time, unless a number was asked for.
+func allBeside() {
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		_ = flag.Set("test.parallel", manyTests) // a number
+	}
 }
 
 // prepareAll brings the wheels and our binaries into place. A machine prepared by make test has the wheels already.

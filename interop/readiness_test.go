@@ -36,6 +36,7 @@ func readinessOf(t *testing.T, m *Master) (r readiness) {
 // TestReadinessOfAStandby takes etcd away from a standby while objects are written: it says that it could not be promoted for
 // as long as that lasts, and then that it could; how far it is and what it would serve is what the leader has.
 func TestReadinessOfAStandby(t *testing.T) {
+	beside(t, elects)
 	r := newRig(t)
 	members, etcd := startEtcds(t, r)
 	leader := joinMasters(t, r, etcd)

@@ -94,6 +94,7 @@ func (s *resizable) resize(t *testing.T, bytes int64, within time.Duration) daem
 // region and read from it at once, and after a restart of the daemon. The scrub goes through that region too. It becomes
 // smaller only when what lies there has moved.
 func TestSegmentGrowsAndShrinks(t *testing.T) {
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{V12Port: true, LeaseMs: 1000, Flags: []string{"--checksum"}})
 	s := startResizable(t, r, m, 1, 48*mib)

@@ -41,7 +41,7 @@ type Rig struct {
 	Output io.Writer
 
 	memory  string // folder for arenas
-	ports   Ports
+	ports   *Ports
 	closing sync.Mutex // held by Close throughout; taken before mu
 	mu      sync.Mutex // guards what follows
 	procs   []*Process
@@ -68,7 +68,7 @@ func NewRig(dir string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Rig{Dir: scratch, memory: memory}, nil
+	return &Rig{Dir: scratch, memory: memory, ports: new(Ports)}, nil
 }
 
 // enoughMemoryBytes is the room in the shared memory file system below which arenas lie in the scratch folder instead:

@@ -8,6 +8,7 @@ import (
 
 // TestOwnSegments lets clients bring memory of their own, as trainers do when there is no daemon.
 func TestOwnSegments(t *testing.T) {
+	beside(t, waits)
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})
@@ -67,6 +68,7 @@ func testPreferred(t *testing.T, s *Store, mounted []SegmentDetail) {
 // TestSameNameTwice runs two clients under one explicit host:port. Segments are told apart by their ids, so that closing
 // one leaves the other's objects alone.
 func TestSameNameTwice(t *testing.T) {
+	beside(t, waits)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	ports, err := r.TakePorts(1)
@@ -117,6 +119,7 @@ func putOn(t *testing.T, s *Store, i Item, a, b SegmentDetail, leaving *Store) {
 
 // TestOwnerDies kills a client with a segment: after the client TTL its objects are gone, those with a second copy stay.
 func TestOwnerDies(t *testing.T) {
+	beside(t, waits)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{ClientTTLSec: 3})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})

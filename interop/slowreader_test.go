@@ -72,7 +72,7 @@ func throttled(t *testing.T, m *Master) *Valve {
 // is read is evicted and its room used again. A read ends with the right bytes, or with the error that says that the lease is
 // over, never with other bytes; and no range is given away while a lease on it lasts.
 func TestSlowReader(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	const batch, size = 4, 4 * mib
 	rounds := batch
 	if *soak {

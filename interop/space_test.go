@@ -11,7 +11,7 @@ import (
 // TestFreshSegment fills four segments to nine tenths and adds an empty fifth: it gets more than its share of what
 // follows, but never most of it.
 func TestFreshSegment(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	const size, each, objects = 48 * mib, 16 << 10, 1000
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{Flags: []string{"--eviction_high_watermark_ratio=1"}})
@@ -55,7 +55,7 @@ func TestFreshSegment(t *testing.T) {
 
 // TestDistinctHosts mounts three segments on one host and one on another: of two copies each host gets one.
 func TestDistinctHosts(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	for n := range 3 {
@@ -78,7 +78,7 @@ func TestDistinctHosts(t *testing.T) {
 // TestConsumeUnderLongLease reads and removes by force under a lease that outlives the test: no put ever fails for want
 // of room and nothing is evicted.
 func TestConsumeUnderLongLease(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{LeaseMs: 300_000})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
@@ -98,7 +98,7 @@ func TestConsumeUnderLongLease(t *testing.T) {
 // TestLeasesHoldTheRoom fills the pool with objects that are being read: puts are refused, and the reason is counted. When
 // the leases end the next put finds room by itself.
 func TestLeasesHoldTheRoom(t *testing.T) {
-	t.Parallel()
+	beside(t, waits)
 	const lease = 15 * time.Second // all reads together have to take less, on a machine with other things to do
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{LeaseMs: int(lease.Milliseconds())})

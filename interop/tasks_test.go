@@ -10,6 +10,7 @@ import (
 // TestCopiesAndMoves lets clients of each release, and our daemon, copy and move objects for the master: the bytes are the
 // same wherever they are read.
 func TestCopiesAndMoves(t *testing.T) {
+	beside(t, waits)
 	eachRelease(t, func(t *testing.T, release Release) {
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})

@@ -49,7 +49,7 @@ func (u *unrest) count(what string) {
 // TestUnrest lets clients of three releases work while others, some with memory of their own, are killed and stopped at
 // random: no read brings wrong bytes, no key stays blocked, and in the end nothing is allocated.
 func TestUnrest(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{
 		V12Port: true, ClientTTLSec: 3, LeaseMs: 1000,

@@ -48,6 +48,7 @@ func (b *walkBlock) looks() bool {
 
 // TestWalkthrough follows docs/walkthrough.md: its commands on two nodes, and its outputs.
 func TestWalkthrough(t *testing.T) {
+	beside(t, works)
 	blocks := readWalkthrough(t, ownWalkthrough)
 	if os.Geteuid() != 0 {
 		t.Fatal("the two nodes of the walkthrough are network namespaces: run this test as root")

@@ -29,7 +29,7 @@ func setRules(t *testing.T, m *Master, text string) {
 
 // TestTimeToLive reads an object all the time: its workload lets it live for two seconds, and reads do not prolong that.
 func TestTimeToLive(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
@@ -68,7 +68,7 @@ func TestTimeToLive(t *testing.T) {
 // TestHalves gives each of two workloads half of the pool, by the prefix of their keys and by the tenant of their client:
 // one that puts more loses its own oldest objects and nobody else's.
 func TestHalves(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{LeaseMs: 2000, Flags: []string{"--eviction_high_watermark_ratio=1"}})
 	startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 64 * mib})
@@ -130,7 +130,7 @@ func isolated(t *testing.T, release Release, rule string) (c *trainingCluster, c
 func TestFloodBesideTraining(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, works)
 		c, cache := isolated(t, release, `
 workloads:
   - {name: rollout, prefixes: [miles-object-store/], reserved_bytes: 24MiB, evict: bundle, unread: keep, priority: 10}
@@ -189,7 +189,7 @@ func quietRounds(t *testing.T, c *trainingCluster, rounds int) (ms []int) {
 func TestBurstBesideCache(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, works)
 		c, cache := isolated(t, release, `
 workloads:
   - {name: rollout, prefixes: [miles-object-store/], soft_bytes: 24MiB, hard_bytes: 32MiB, evict: bundle, unread: keep, priority: 10}

@@ -51,7 +51,7 @@ func (h *halfWritten) letDaemonGo(t *testing.T) {
 func TestDeadWriter(t *testing.T) {
 	t.Parallel()
 	eachRelease(t, func(t *testing.T, release Release) {
-		t.Parallel()
+		beside(t, waits)
 		r := newRig(t)
 		m := startMaster(t, r, MasterOptions{})
 		daemon := startSegment(t, r, m, 1, SegmentOptions{SizeBytes: 128 * mib})
@@ -88,7 +88,7 @@ func TestPausingWriter(t *testing.T) {
 	pause := repeat(9, 90)
 	for _, release := range otherReleases() {
 		t.Run(release.String(), func(t *testing.T) {
-			t.Parallel()
+			beside(t, waits)
 			c := newTrainingCluster(t, release, release, 256*mib)
 			c.produce.Client.Limit = DefaultCallLimit + time.Duration(pause)*time.Second
 			bundle := Bundle{Rows: 100, Seed: 1, PauseAfter: 5, PauseSec: pause}
@@ -131,7 +131,7 @@ func pauseInPut(t *testing.T, c *trainingCluster, release Release, pause time.Du
 // TestForcedRemoveUnderRead removes an object while a client reads it, and asks for its memory again at once: the read
 // brings the object's own bytes or fails.
 func TestForcedRemoveUnderRead(t *testing.T) {
-	t.Parallel()
+	beside(t, works)
 	const size = 32 * mib
 	r := newRig(t)
 	m := startMaster(t, r, MasterOptions{})
