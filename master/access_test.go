@@ -229,7 +229,10 @@ func TestLimitsPage(t *testing.T) {
 			t.Errorf("%s: one connection is open, and the page says %v", row.Name, row.Now)
 		}
 	}
-	for _, name := range []string{"rpc_connections", "rpc_connections_of_one_address", "rpc_calls_of_one_address", "rpc_frame", "http_connections", "page_readers", "attach_reads"} {
+	for _, name := range []string{
+		"rpc_connections", "rpc_connections_of_one_address", "rpc_calls_of_one_address", "rpc_frame",
+		"grpc_frame", "grpc_frame_connections", "grpc_frame_pending_replies", "http_connections", "page_readers", "attach_reads",
+	} {
 		if !seen[name] {
 			t.Errorf("no %s in %s", name, text)
 		}
