@@ -136,7 +136,7 @@ func restartsUnderLoad(t *testing.T, r *Rig, m *Master, daemon *Segment, options
 	before := segments(t, m, 1)[0]
 	goOn(time.Now())
 	var gaps figures
-	for range repeat(5, 50) {
+	for range repeat(2, 50) {
 		gone := time.Now()
 		if err := daemon.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
