@@ -59,6 +59,8 @@ type arena struct {
 	spare []unsafe.Pointer // empty spans kept back
 	ids   []uint32         // numbers of spans that were given back
 	held  atomic.Int64     // bytes of all spans mapped now
+	thin  atomic.Bool      // the last spare span of a pair was taken: see Catalog.Provide
+	ended bool             // all was given back
 
 	fenced []uint32 // spans that nothing is allocated in
 	torn   []uint32
@@ -185,6 +187,9 @@ func (a *arena) open(k kind, class uint8) uint32 {
 func (a *arena) take(pairs bool) (base unsafe.Pointer) {
 	if n := len(a.spare); n > 0 {
 		base, a.spare = a.spare[n-1], a.spare[:n-1]
+		if pairs && n == 1 {
+			a.thin.Store(true)
+		}
 		return base
 	}
 	if pairs {
@@ -198,6 +203,17 @@ func (a *arena) take(pairs bool) (base unsafe.Pointer) {
 		a.held.Add(spanBytes)
 	}
 	return base
+}
+
+// add takes a pair of spans in as spare ones.
+func (a *arena) add(pair unsafe.Pointer) {
+	if a.ended || len(a.spare) > 0 {
+		unmapSpan(pair)
+		unmapSpan(unsafe.Add(pair, spanBytes))
+		return
+	}
+	a.held.Add(2 * spanBytes)
+	a.spare = append(a.spare, unsafe.Add(pair, spanBytes), pair)
 }
 
 // close takes an empty span out of service.
@@ -270,6 +286,6 @@ func (a *arena) freeAll() {
 	for _, base := range a.spare {
 		unmapSpan(base)
 	}
-	a.spare = nil
+	a.spare, a.ended = nil, true
 	a.held.Store(0)
 }

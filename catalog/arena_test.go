@@ -266,3 +266,54 @@ func TestDoomOfTheLastSpan(t *testing.T) {
 		t.Error("an empty span is kept")
 	}
 }
+
+// Memory for the next records is got before the last of the present is taken, once, and none after the end.
+func TestProvide(t *testing.T) {
+	c := New(testConfig())
+	a := c.s.arena
+	records := func() {
+		for len(a.spare) > 0 || a.room[kindRecord][classOf(recordBytes)] != 0 {
+			if a.alloc(kindRecord, recordBytes) == 0 {
+				t.Fatal("no memory")
+			}
+		}
+	}
+	for range limits.CatalogPairSpans {
+		c.Provide()
+		if a.alloc(kindRecord, recordBytes) == 0 {
+			t.Fatal("no memory")
+		}
+		records()
+	}
+	if held := a.held.Load(); held != limits.CatalogPairSpans*spanBytes || a.thin.Load() {
+		t.Fatalf("%d bytes are held before memory comes in pairs, thin %v", held, a.thin.Load())
+	}
+	for range 3 {
+		before := a.held.Load()
+		if a.alloc(kindRecord, recordBytes) == 0 {
+			t.Fatal("no memory")
+		}
+		taken := a.held.Load() - before
+		for len(a.spare) > 0 {
+			if a.alloc(kindRecord, recordBytes) == 0 {
+				t.Fatal("no memory")
+			}
+		}
+		if !a.thin.Load() {
+			t.Fatal("the last spare span was taken, and nobody is told")
+		}
+		c.Provide()
+		c.Provide()
+		if more := a.held.Load() - before - taken; more != 2*spanBytes || len(a.spare) != 2 {
+			t.Fatalf("%d bytes were provided, %d spans are spare", more, len(a.spare))
+		}
+		records()
+		a.thin.Store(false)
+	}
+	a.thin.Store(true)
+	c.Close()
+	c.Provide()
+	if a.held.Load() != 0 || len(a.spare) != 0 {
+		t.Fatalf("%d bytes are held after the end", a.held.Load())
+	}
+}

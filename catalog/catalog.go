@@ -92,8 +92,14 @@ func (c *Catalog) begin() {
 
 // note adds a Change to the decision. The result is valid until the next note.
 func (c *Catalog) note(kind ChangeKind, now Time) *Change {
-	c.changes = append(c.changes, Change{Kind: kind, Time: now})
-	return &c.changes[len(c.changes)-1]
+	n := len(c.changes)
+	if n == cap(c.changes) {
+		c.changes = append(c.changes, Change{})
+	}
+	c.changes = c.changes[:n+1] // what is behind the end is zero: see begin
+	ch := &c.changes[n]
+	ch.Kind, ch.Time = kind, now
+	return ch
 }
 
 // commit reports the decision and carries it out.
@@ -139,6 +145,23 @@ func (c *Catalog) noteDrop(now Time, n name, cause Cause, until, handed Time) {
 	key := c.keep(c.s.record(n).key())
 	ch := c.note(ChangeDrop, now)
 	ch.Key, ch.Cause, ch.Until, ch.HandedOut, ch.Replicas = key, cause, until, handed, replicas
+}
+
+// Provide gets memory for the next records if there will be need of it soon. A large page takes the system milliseconds to clear,
+// and who puts has no lock yet: the others go on meanwhile. It is for before a Turn that puts, and mostly nothing is to be done.
+func (c *Catalog) Provide() {
+	a := c.s.arena
+	if !a.thin.Load() || !a.thin.CompareAndSwap(true, false) {
+		return
+	}
+	pair := mapPair()
+	if pair == nil {
+		return
+	}
+	populate(pair)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.add(pair)
 }
 
 // Shrink gives the spans that are kept back for the next objects to the system, a few at a time.

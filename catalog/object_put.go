@@ -35,6 +35,7 @@ func (t Turn) PutStart(now Time, id UUID, key string, size uint64, o *PutOptions
 	if err := c.check(key, size, o); err != nil {
 		return dst, err
 	}
+	c.s.hashed.expect(c.s, key)
 	w := c.newWrite(now, id, key, size, o)
 	if !c.mayWrite(o.Tenant) {
 		return dst, ErrTenantNotRegistered
@@ -155,7 +156,7 @@ func (c *Catalog) write(w *write, places []place, dst []Replica) []Replica {
 	}
 	after, early := uint64(0), c.log != nil && !w.staged && len(c.changes) == 0
 	if c.log != nil {
-		hash := c.s.hash(w.key)
+		hash := c.s.hashOf(w.key)
 		for i := range places {
 			p := &places[i]
 			number, inside := c.noteWindow(w, p)
@@ -229,6 +230,7 @@ func (t Turn) PutEnd(now Time, id UUID, key string, checksum uint64, hasChecksum
 	if replicaType == ReplicaTypeDisk {
 		return c.endFile(now, id, key)
 	}
+	c.s.hashed.expect(c.s, key)
 	n, old, err := c.written(id, key)
 	if err != nil {
 		return err

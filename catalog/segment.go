@@ -70,6 +70,7 @@ type segmentTable struct {
 	list    []*segment                 // by number; nil where none is
 	shared  atomic.Pointer[[]*segment] // list as readers see it, see share
 	byID    map[UUID]*segment
+	last    *segment              // of byID, the one found last; nil when there is none
 	byName  map[string][]*segment // names need not be unique
 	byOwner map[UUID][]*segment
 	byPlace map[string][]*segment // by endpoint
@@ -123,6 +124,14 @@ func (t *segmentTable) mount(info *SegmentInfo) {
 	t.mounted, t.upTo = append(t.mounted, seg), nil
 }
 
+// find is byID for a look that is mostly for the same segment as the one before.
+func (t *segmentTable) find(id UUID) *segment {
+	if t.last == nil || t.last.info.ID != id {
+		t.last = t.byID[id]
+	}
+	return t.last
+}
+
 // weigh adds up the sizes of all mounted segments, unless it is done.
 func (t *segmentTable) weigh() []uint64 {
 	if t.upTo == nil {
@@ -155,6 +164,7 @@ func hostOf(s *Segment) string {
 func (t *segmentTable) unmount(seg *segment) {
 	seg.dead.Store(true)
 	delete(t.byID, seg.info.ID)
+	t.last = nil
 	seg.used, seg.quarantined, seg.reading, seg.closed, seg.space, seg.counting = 0, 0, 0, 0, nil, false
 	seg.ground = alloc.Alloc{}
 	t.dying = append(t.dying, seg)
@@ -266,6 +276,7 @@ type ownerTable struct {
 	byID    map[UUID]uint32
 	list    []owner
 	numbers []uint32
+	last    uint32 // in list, the one referred to last
 }
 
 type owner struct {
@@ -275,6 +286,10 @@ type owner struct {
 }
 
 func (t *ownerTable) ref(id UUID) uint32 {
+	if n := t.last; int(n) < len(t.list) && t.list[n].id == id && t.list[n].objects > 0 {
+		t.list[n].objects++
+		return n
+	}
 	n, ok := t.byID[id]
 	if !ok {
 		if free := len(t.numbers); free > 0 {
@@ -287,6 +302,7 @@ func (t *ownerTable) ref(id UUID) uint32 {
 		t.byID[id] = n
 	}
 	t.list[n].objects++
+	t.last = n
 	return n
 }
 

@@ -12,6 +12,7 @@ import (
 // Catalog.mu, except where they say otherwise.
 type state struct {
 	seed    maphash.Seed // per process: nothing that is logged or compared may depend on it
+	hashed  hashed
 	arena   *arena
 	shards  []shard
 	groups  []table // index of units
@@ -105,7 +106,7 @@ func (s *state) find(sh *shard, hash uint64, key string) name {
 // lookup returns the record of a key for the writer, after taking off what lay on segments that are gone. The key is
 // absent when nothing is left.
 func (s *state) lookup(key string) name {
-	hash := s.hash(key)
+	hash := s.hashOf(key)
 	n := s.find(s.shard(hash), hash, key)
 	if n == 0 || s.segments.dying == nil {
 		return n

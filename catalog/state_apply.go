@@ -103,7 +103,7 @@ func (s *state) applyPut(c *Change, held bool) {
 	r := s.record(n)
 	for i := range c.Replicas {
 		rc := &c.Replicas[i]
-		seg := s.segments.byID[rc.Segment]
+		seg := s.segments.find(rc.Segment)
 		if seg == nil || r.replicas == limits.ReplicasPerObjectMax || (!held && !seg.space.Reserve(rc.Offset, c.Size)) {
 			continue
 		}
@@ -130,7 +130,7 @@ func (s *state) applyPut(c *Change, held bool) {
 		s.stage(old, n)
 		return
 	}
-	hash := s.hash(c.Key)
+	hash := s.hashOf(c.Key)
 	sh := s.shard(hash)
 	sh.mu.Lock()
 	sh.table.insert(hash, n)
@@ -180,7 +180,7 @@ func (s *state) applyEnd(c *Change) {
 	if r.marks&markStaged != 0 {
 		s.takeOver(s.lookup(c.Key), n, c)
 	} else {
-		sh := s.shard(s.hash(c.Key))
+		sh := s.shard(s.hashOf(c.Key))
 		sh.mu.Lock()
 		s.complete(n, c)
 		sh.mu.Unlock()

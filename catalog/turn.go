@@ -12,4 +12,7 @@ func (c *Catalog) Turn() Turn {
 }
 
 // End lets the next writer go on.
-func (t Turn) End() { t.c.mu.Unlock() }
+func (t Turn) End() {
+	t.c.s.hashed.forget()
+	t.c.mu.Unlock()
+}

@@ -20,22 +20,95 @@ func (c *Catalog) Warm(keys []string) {
 		hashes[i] = hash
 		sh := c.s.shard(hash)
 		sh.mu.RLock()
-		if slots := sh.table.slots; len(slots) > 0 {
-			prefetch(unsafe.Pointer(&slots[int(uint32(hash))&(len(slots)-1)]))
-		}
+		sh.table.prefetch(hash)
 		sh.mu.RUnlock()
 	}
-	for i := range keys {
+	for i, key := range keys {
 		sh := c.s.shard(hashes[i])
 		sh.mu.RLock()
-		if n, _ := sh.table.first(hashes[i]); n != 0 {
-			at := c.s.arena.at(n)
-			for line := 0; line < recordBytes+len(keys[i]); line += cacheLine {
-				prefetch(unsafe.Add(at, line))
-			}
-		}
+		c.s.prefetchRecord(sh, hashes[i], key)
 		sh.mu.RUnlock()
 	}
 }
 
+// Warm is Catalog.Warm for who decides about the keys in this turn, one after the other in their order. There says that most of
+// them exist. The hashes are kept until the turn ends, and so must the keys be.
+func (t Turn) Warm(keys []string, there bool) {
+	s := t.c.s
+	keys = keys[:min(len(keys), limits.CatalogWarmKeys)]
+	s.hashed.keys, s.hashed.at = keys, 0
+	if len(keys) == 0 {
+		return
+	}
+	list := &s.hashed.list
+	for i, key := range keys {
+		list[i] = s.hash(key)
+		prefetch(unsafe.Pointer(s.shard(list[i])))
+	}
+	if len(keys) < 2 || s.arena.held.Load() < limits.CatalogWarmBytes {
+		return
+	}
+	// Tables and records change in a turn only, so nothing is locked.
+	for i := range keys {
+		s.shard(list[i]).table.prefetch(list[i])
+	}
+	if !there {
+		return
+	}
+	for i, key := range keys {
+		s.prefetchRecord(s.shard(list[i]), list[i], key)
+	}
+}
+
+// prefetch asks for the slot where the search for a hash begins.
+func (t *table) prefetch(hash uint64) {
+	if len(t.slots) > 0 {
+		prefetch(unsafe.Pointer(&t.slots[int(uint32(hash))&(len(t.slots)-1)]))
+	}
+}
+
+// prefetchRecord asks for the record that a key probably has. The caller holds Catalog.mu or the shard's lock.
+func (s *state) prefetchRecord(sh *shard, hash uint64, key string) {
+	n, _ := sh.table.first(hash)
+	if n == 0 {
+		return
+	}
+	at := s.arena.at(n)
+	for line := 0; line < recordBytes+len(key); line += cacheLine {
+		prefetch(unsafe.Add(at, line))
+	}
+}
+
 const cacheLine = 64
+
+// hashed are the hashes of the keys that the turn under way decides about, so that none is computed for each of the look-ups
+// that a decision makes. They belong to the holder of Catalog.mu.
+type hashed struct {
+	keys []string
+	list [limits.CatalogWarmKeys]uint64
+	at   int // the key looked up last
+	one  [1]string
+}
+
+// expect keeps the hash of one key, unless those of several are kept.
+func (h *hashed) expect(s *state, key string) {
+	if len(h.keys) < 2 {
+		h.one[0] = key
+		h.keys, h.at, h.list[0] = h.one[:], 0, s.hash(key)
+	}
+}
+
+// forget ends the turn.
+func (h *hashed) forget() { h.keys, h.one[0] = nil, "" }
+
+// hashOf is hash for the writer. A kept key is known by where its bytes are: the turn holds on to them, so nothing else is there.
+func (s *state) hashOf(key string) uint64 {
+	h := &s.hashed
+	for at := h.at; at < min(h.at+2, len(h.keys)); at++ { // this one, or the next
+		if k := h.keys[at]; len(k) == len(key) && unsafe.StringData(k) == unsafe.StringData(key) {
+			h.at = at
+			return h.list[at]
+		}
+	}
+	return s.hash(key)
+}

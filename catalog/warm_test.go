@@ -83,3 +83,65 @@ func BenchmarkLookUps(b *testing.B) {
 		})
 	}
 }
+
+// In a turn the hashes of keys are kept. Decisions about these keys are right in every order, and so are those about others:
+// keys with the same bytes elsewhere, keys that were left out, keys of an earlier turn.
+func TestTurnWarm(t *testing.T) {
+	cfg := testConfig()
+	cfg.HighWatermark = 0
+	c := New(cfg)
+	t.Cleanup(c.Close)
+	if err := c.MountSegment(0, alice, segmentNo(1, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	text := []byte("first key, second key")
+	name := func(i int) string { return fmt.Sprintf("%040d", i) }
+	const batches, each = 500, limits.CatalogWarmKeys + 7 // the last ones are not kept
+	for b := range batches {
+		keys := make([]string, each)
+		for i := range keys {
+			keys[i] = name(b*each + i)
+		}
+		keys[3] = string(text[:9])[:len(text[:9])-b%2] // an object that is there, and one that is not at first
+		turn := c.Turn()
+		turn.Warm(keys, b%3 == 0)
+		for i := range keys {
+			key := keys[i]
+			switch {
+			case i == 5:
+				continue // so the next is not the next
+			case i == 9:
+				key = keys[20] // twice: the later one is refused
+			case i == 11:
+				key = string([]byte(key)) // elsewhere
+			}
+			_, err := turn.PutStart(1, bob, key, 64, one(), nil)
+			if refused := i == 20 || i == 3 && b > 1; (err != nil) != refused {
+				t.Fatalf("batch %d, key %d %q: %v", b, i, key, err)
+			}
+			if c.s.hashOf(key) != c.s.hash(key) {
+				t.Fatalf("batch %d, key %d %q has another hash", b, i, key)
+			}
+		}
+		turn.End()
+		turn = c.Turn()
+		turn.Warm(keys[:min(each, limits.CatalogWarmKeys)], true)
+		for i, key := range keys {
+			if err := turn.PutEnd(1, bob, key, 0, false, ReplicaTypeAll); (err != nil) != (i == 5) && i != 9 {
+				t.Fatalf("batch %d, key %d %q: %v", b, i, key, err)
+			}
+		}
+		turn.End()
+		if c.s.hashed.keys != nil {
+			t.Fatal("keys are kept beyond the turn")
+		}
+	}
+	if held := c.s.arena.held.Load(); held < limits.CatalogWarmBytes {
+		t.Fatalf("the catalog holds %d bytes, too few to be warmed", held)
+	}
+	for i := range batches * each {
+		if want := i%each != 5 && i%each != 3 && i%each != 9; c.Exist(2, name(i)) != want {
+			t.Fatalf("key %d of batch %d: there %v, want %v", i%each, i/each, !want, want)
+		}
+	}
+}

@@ -90,6 +90,7 @@ func (s *Service) start(p *peerConn, now catalog.Time, b *bag, fn startFunc, cli
 		r.Err = wire.ErrInvalidParams
 		return
 	}
+	s.cat.Provide()
 	turn := s.cat.Turn()
 	replicas, err := fn(turn, now, clientID(client), key, size, &b.options, b.found[:0])
 	turn.End()
@@ -118,20 +119,25 @@ func (s *Service) startBatch(p *peerConn, now catalog.Time, out []wire.Exp[[]wir
 	}
 	failed := 0
 	list := b.open(len(keys))
+	b.options = s.optionsOf(tenant, cfg)
 	for at := 0; at < len(keys); at += limits.CatalogWarmKeys {
+		s.cat.Provide()
 		end := min(at+limits.CatalogWarmKeys, len(keys))
-		s.warm(keys, at)
 		turn := s.cat.Turn()
+		s.warmTurn(turn, keys[at:end], false)
 		for i := at; i < end; i++ {
 			group, _ := groupOf(cfg, i, len(keys))
-			key, options, code := s.putOptions(keys[i], sizes[i], tenant, cfg, group)
-			if b.options = options; code == 0 {
+			key, group, code := s.putKeys(keys[i], sizes[i], tenant, cfg, group)
+			if code == 0 {
+				b.options.Group, b.options.After = group, 0
 				var replicas []catalog.Replica
 				replicas, code = s.startItem(p, turn, now, b, fn, client, key, sizes[i])
 				from := len(list)
 				list = s.replicasOut(key, slices.Grow(list, len(replicas)), replicas)
 				out[i].Value = list[from:len(list):len(list)]
-				s.sameNode(cfg, replicas)
+				if s.sameNode(cfg, replicas) {
+					b.options = s.optionsOf(tenant, cfg)
+				}
 			}
 			if out[i].Err = code; code != 0 {
 				failed++
@@ -143,6 +149,13 @@ func (s *Service) startBatch(p *peerConn, now catalog.Time, out []wire.Exp[[]wir
 	b.close(list)
 	s.countBatch(wire.BatchPutStart.ID, len(out), failed)
 	return out
+}
+
+// warmTurn brings what decisions about some keys look at near the processor, unless the catalog has them under other names.
+func (s *Service) warmTurn(turn catalog.Turn, keys []string, there bool) {
+	if !s.cfg.MultiTenants {
+		turn.Warm(keys, there)
+	}
 }
 
 // startItem runs one item of a batch.
@@ -157,16 +170,17 @@ func (s *Service) startItem(p *peerConn, turn catalog.Turn, now catalog.Time, b 
 	return replicas, 0
 }
 
-// sameNode keeps a batch that asked for it on the segment its first object went to.
-func (s *Service) sameNode(cfg *wire.ReplicateConfig, replicas []catalog.Replica) {
+// sameNode keeps a batch that asked for it on the segment its first object went to; it tells whether that changed something.
+func (s *Service) sameNode(cfg *wire.ReplicateConfig, replicas []catalog.Replica) (changed bool) {
 	if !cfg.PreferAllocInSameNode || cfg.PreferredSegment != "" {
-		return
+		return false
 	}
 	for i := range replicas {
 		if replicas[i].Disk == nil {
-			cfg.PreferredSegment = replicas[i].Segment.Name
+			cfg.PreferredSegment, changed = replicas[i].Segment.Name, true
 		}
 	}
+	return changed
 }
 
 func (s *Service) end(now catalog.Time, fn endFunc, client wire.UUID, o *wire.ObjectMeta, t wire.ReplicaType, tenant string) wire.ErrorCode {
@@ -196,8 +210,8 @@ func (s *Service) endBatch(now catalog.Time, out []wire.Exp[wire.Void, wire.Erro
 	out = again(out, len(objects))
 	failed := 0
 	for at := 0; at < len(objects); at += limits.CatalogWarmKeys {
-		s.warm(b.keysOf(objects[at:]), 0)
 		turn := s.cat.Turn()
+		s.warmTurn(turn, b.keysOf(objects[at:]), true)
 		for i := at; i < min(at+limits.CatalogWarmKeys, len(objects)); i++ {
 			if out[i].Err = s.endItem(turn, now, fn, client, &objects[i], t, tenant); out[i].Err != 0 {
 				failed++

@@ -91,14 +91,28 @@ var wireCodes = map[catalog.Error]wire.ErrorCode{
 // those that need no look at the catalog, in the order of the original; group is the object's own entry of the request's
 // group list.
 func (s *Service) putOptions(key string, size uint64, tenant string, c *wire.ReplicateConfig, group string) (string, catalog.PutOptions, wire.ErrorCode) {
-	kept, code := s.keyOf(tenant, key)
-	if code == 0 {
-		code = checkPut(key, size, c)
-	}
+	key, group, code := s.putKeys(key, size, tenant, c, group)
 	if code != 0 {
 		return "", catalog.PutOptions{}, code
 	}
-	group, code = s.keyOf(tenant, group)
+	o := s.optionsOf(tenant, c)
+	o.Group = group
+	return key, o, 0
+}
+
+// putKeys is the part of putOptions that differs between the items of a batch: the key and the group as the catalog has them.
+func (s *Service) putKeys(key string, size uint64, tenant string, c *wire.ReplicateConfig, group string) (keptKey, keptGroup string, code wire.ErrorCode) {
+	if keptKey, code = s.keyOf(tenant, key); code == 0 {
+		code = checkPut(key, size, c)
+	}
+	if code == 0 {
+		keptGroup, code = s.keyOf(tenant, group)
+	}
+	return keptKey, keptGroup, code
+}
+
+// optionsOf is the other part.
+func (s *Service) optionsOf(tenant string, c *wire.ReplicateConfig) catalog.PutOptions {
 	o := catalog.PutOptions{
 		Replicas:      c.ReplicaNum,
 		SoftPin:       uint8(c.SoftPinAction),
@@ -108,7 +122,6 @@ func (s *Service) putOptions(key string, size uint64, tenant string, c *wire.Rep
 		Preferred:     c.PreferredSegments,
 		SameHost:      c.PreferAllocInSameNode,
 		HostID:        c.HostID,
-		Group:         group,
 		Tenant:        s.tenantOf(tenant),
 		File:          s.cfg.RootFSDir != "",
 		DataType:      uint8(c.DataType),
@@ -116,7 +129,7 @@ func (s *Service) putOptions(key string, size uint64, tenant string, c *wire.Rep
 	if c.PreferredSegment != "" {
 		o.Preferred = []string{c.PreferredSegment}
 	}
-	return kept, o, code
+	return o
 }
 
 func checkPut(key string, size uint64, c *wire.ReplicateConfig) wire.ErrorCode {

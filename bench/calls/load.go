@@ -76,8 +76,15 @@ type worker struct {
 	times      figures.Histogram
 	operations int64
 	refused    map[wire.ErrorCode]int64
-	names      []string
-	seen       map[wire.CallID]bool // calls of which an answer was decoded in full
+	seen       [wire.NumCalls]bool // calls of which an answer was decoded in full
+
+	// The memory of a batch, used again by the next.
+	text  []byte
+	ends  []int
+	names []string
+	items []item
+	start wire.BatchPutStartRequest
+	end   wire.BatchPutEndRequest
 }
 
 func (s *Session) worker(ctx context.Context, number int, blocking bool) (*worker, error) {
@@ -90,7 +97,7 @@ func (s *Session) worker(ctx context.Context, number int, blocking bool) (*worke
 	}
 	return &worker{
 		s: s, c: c, dice: rand.New(rand.NewPCG(s.cfg.Seed, uint64(number))),
-		refused: map[wire.ErrorCode]int64{}, seen: map[wire.CallID]bool{},
+		refused: map[wire.ErrorCode]int64{},
 	}, nil
 }
 

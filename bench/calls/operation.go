@@ -46,11 +46,23 @@ func checked[Req, Rep any](w *worker, call *wire.Call[Req, Rep], req *Req) ([]by
 // any is the name of an object that is there.
 func (w *worker) any() string { return w.s.key(w.dice.Int64N(max(1, w.s.readable.Load()))) }
 
-// pick chooses the objects of a batch.
+// pick chooses the objects of a batch. The names are valid until the next batch.
 func (w *worker) pick() []string {
+	return w.list(func(int) int64 { return w.dice.Int64N(max(1, w.s.readable.Load())) })
+}
+
+// list makes the names of a batch, all in one piece of memory: what a generator uses for itself the master under it lacks.
+func (w *worker) list(number func(i int) int64) []string {
+	w.text, w.ends = w.text[:0], w.ends[:0]
+	for i := range w.s.cfg.Batch {
+		w.text = w.s.appendKey(w.text, number(i))
+		w.ends = append(w.ends, len(w.text))
+	}
+	all, from := string(w.text), 0
 	w.names = w.names[:0]
-	for range w.s.cfg.Batch {
-		w.names = append(w.names, w.any())
+	for _, end := range w.ends {
+		w.names = append(w.names, all[from:end])
+		from = end
 	}
 	return w.names
 }
@@ -148,12 +160,12 @@ func (w *worker) batchGet() error {
 func (w *worker) batchPut() error {
 	s := w.s
 	first := s.next.Add(int64(s.cfg.Batch)) - int64(s.cfg.Batch)
-	items := make([]item, s.cfg.Batch)
-	for i := range items {
-		items[i] = item{s.key(first + int64(i)), s.cfg.ValueBytes}
+	w.items = w.items[:0]
+	for _, name := range w.list(func(i int) int64 { return first + int64(i) }) {
+		w.items = append(w.items, item{name, s.cfg.ValueBytes})
 	}
 	began := time.Now()
-	refused, err := w.putBatch(items, once)
+	refused, err := w.putBatch(w.items, once)
 	w.times.Add(time.Since(began))
 	for _, code := range refused {
 		w.refuse(code)
@@ -169,27 +181,30 @@ type item struct {
 
 // putBatch starts and ends a batch of puts. What was refused is told by number; if anything was, only the rest is ended.
 func (w *worker) putBatch(items []item, how wire.ReplicateConfig) (refused map[int]wire.ErrorCode, err error) {
-	start := wire.BatchPutStartRequest{ClientID: w.s.owner(0), Config: how, TenantID: tenant}
+	start, end := &w.start, &w.end
+	start.ClientID, start.Config, start.TenantID = w.s.owner(0), how, tenant
+	start.Keys, start.Sizes = start.Keys[:0], start.Sizes[:0]
 	for _, i := range items {
 		start.Keys, start.Sizes = append(start.Keys, i.key), append(start.Sizes, i.bytes)
 	}
-	body, err := checked(w, &wire.BatchPutStart, &start)
+	body, err := checked(w, &wire.BatchPutStart, start)
 	if err != nil {
 		return nil, err
 	}
 	if refused, err = codes(body, len(items), placed); err != nil {
 		return nil, err
 	}
-	end := wire.BatchPutEndRequest{ClientID: w.s.owner(0), ReplicaType: wire.ReplicaTypeAll, TenantID: tenant}
+	end.ClientID, end.ReplicaType, end.TenantID = w.s.owner(0), wire.ReplicaTypeAll, tenant
+	end.Objects = end.Objects[:0]
 	for n, i := range items {
-		if refused[n] == 0 {
+		if len(refused) == 0 || refused[n] == 0 {
 			end.Objects = append(end.Objects, wire.ObjectMeta{Key: i.key})
 		}
 	}
 	if len(end.Objects) == 0 {
 		return refused, nil
 	}
-	if body, err = checked(w, &wire.BatchPutEnd, &end); err != nil {
+	if body, err = checked(w, &wire.BatchPutEnd, end); err != nil {
 		return nil, err
 	}
 	late, err := codes(body, len(end.Objects), done)

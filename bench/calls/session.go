@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -104,19 +102,26 @@ func (s *Session) owner(i int) wire.UUID {
 	return wire.UUID{Hi: 0x7961_7264_0000_0000 | s.cfg.Seed<<16 | uint64(i), Lo: 0x1234_5678}
 }
 
-// key is the name of an object: the number behind as many zeros as make it long enough.
-func (s *Session) key(number int64) string {
-	const head = "yard/"
+// keyHead begins the name of every object.
+const keyHead = "yard/"
+
+// key is the name of an object.
+func (s *Session) key(number int64) string { return string(s.appendKey(nil, number)) }
+
+// appendKey appends the name of an object: the number behind as many zeros as make it long enough.
+func (s *Session) appendKey(dst []byte, number int64) []byte {
 	var digits [20]byte
-	tail := strconv.AppendInt(digits[:0], number, 10)
-	var b strings.Builder
-	b.Grow(s.cfg.KeyBytes)
-	b.WriteString(head)
-	for range s.cfg.KeyBytes - len(head) - len(tail) {
-		b.WriteByte('0')
+	at := len(digits)
+	for n := number; n > 0 || at == len(digits); n /= 10 {
+		at--
+		digits[at] = byte('0' + n%10)
 	}
-	b.Write(tail)
-	return b.String()
+	dst = append(dst, keyHead...)
+	const zeros = "00000000000000000000000000000000"
+	for more := s.cfg.KeyBytes - len(keyHead) - (len(digits) - at); more > 0; more -= len(zeros) {
+		dst = append(dst, zeros[:min(more, len(zeros))]...)
+	}
+	return append(dst, digits[at:]...)
 }
 
 // keepAlive pings for every owner once a second, and gives the segments once more to a master that has forgotten them.
