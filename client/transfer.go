@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -101,6 +103,28 @@ func only(group *errgroup.Group, objects, left int, do func() error) {
 		return
 	}
 	group.Go(do)
+}
+
+// writers counts the calls of this process that are at oneThread.
+var writers atomic.Int32
+
+// oneThread keeps the goroutine of a call that writes so many bytes on its thread until what it returns is called. Between two waits the
+// scheduler likes to go on in another thread, thus on another processor, and what is copied there is in the caches of the
+// first: a piece of a MiB then takes several times as long to copy. Smaller objects have little to copy, and of larger ones other
+// goroutines move most. Where several calls write at the same time all processors are busy anyway, and handing them from
+// thread to thread costs more than it saves: then none begins to be kept.
+func oneThread(bytes int) (release func()) {
+	if bytes < limits.ClientThreadFromBytes || bytes > limits.ClientPieceBytes {
+		return func() {}
+	}
+	if writers.Add(1) > 1 {
+		return func() { writers.Add(-1) }
+	}
+	runtime.LockOSThread()
+	return func() {
+		runtime.UnlockOSThread()
+		writers.Add(-1)
+	}
 }
 
 // transfers is a group of transfers that ends with the first error.

@@ -188,15 +188,21 @@ type Bundle struct {
 	Chunk   int // bytes; zero is the client's default
 	Config  Config
 	Only    []string // the fields it has; none means all
+	Shape   string   // empty, or Yardstick
+	Keep    bool     // what transfers bundles is made once for all bundles of a store, and not for each
 
 	PauseAfter int // writes after which a put stands still, if PauseSec is set
 	PauseSec   int
 }
 
+// Yardstick is the shape of the rollout that yardsticks are about: three ragged fields of 3,386 bytes a sample, five of numbers,
+// and two lists that ride in the handle.
+const Yardstick = "yardstick"
+
 func (b Bundle) args() map[string]any {
 	return map[string]any{
 		"rows": b.Rows, "seed": b.Seed, "longest": b.Longest, "chunk": b.Chunk, "config": b.Config, "only": b.Only,
-		"pause_after": b.PauseAfter, "pause_sec": b.PauseSec,
+		"shape": b.Shape, "keep": b.Keep, "pause_after": b.PauseAfter, "pause_sec": b.PauseSec,
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 	"strings"
 
 	"mooncake/bench/data"
+	"mooncake/bench/figures"
 	"mooncake/interop"
 )
-
-// bundleFields are those of a rollout of Miles without what only some algorithms ask for.
-var bundleFields = []string{"tokens", "loss_masks", "response_lengths", "sample_indices", "truncated", "rewards", "prompt", "metadata"}
 
 const (
 	bundleSeed = 7
 	// bundleBuffer is what a wheel registers: it waits for ever in one that is smaller than a result.
 	bundleBuffer = 512 << 20
-	ray          = "ray"
+	// bundleTimes is how often a party hands over in its turn: single ones differ by a factor of two, so their median counts.
+	bundleTimes = 3
+	ray         = "ray"
 )
 
 // handler is a pair of wheels, under the daemons of a contestant.
@@ -45,21 +45,14 @@ func suiteBundles(ctx context.Context, b *bench) error {
 		}
 		all = append(all, h)
 	}
-	bundle := interop.Bundle{Rows: b.rows, Seed: bundleSeed, Only: bundleFields}
+	bundle := interop.Bundle{Rows: b.rows, Seed: bundleSeed, Shape: interop.Yardstick, Keep: true}
 	for round := range b.rounds + 1 { // the first does not count
 		for _, h := range order(all, round) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			handle, _, put, err := h.produce.PutBundle(bundle)
+			put, get, err := h.turn(bundle)
 			if err != nil {
-				return fmt.Errorf("%s: %w", h.name, err)
-			}
-			diff, get, err := h.consume.GetBundle(handle, bundle, nil, nil)
-			if err == nil && diff != "" {
-				err = errors.New("something else was read: " + diff)
-			}
-			if err = errors.Join(err, h.produce.CleanBundle(handle)); err != nil {
 				return fmt.Errorf("%s: %w", h.name, err)
 			}
 			if round > 0 {
@@ -68,6 +61,26 @@ func suiteBundles(ctx context.Context, b *bench) error {
 		}
 	}
 	return b.rollouts(ctx)
+}
+
+// turn hands over several times, and answers with the medians.
+func (h *handler) turn(b interop.Bundle) (putMs, getMs float64, err error) {
+	var puts, gets []float64
+	for range bundleTimes {
+		handle, _, put, err := h.produce.PutBundle(b)
+		if err != nil {
+			return 0, 0, err
+		}
+		diff, get, err := h.consume.GetBundle(handle, b, nil, nil)
+		if err == nil && diff != "" {
+			err = errors.New("something else was read: " + diff)
+		}
+		if err = errors.Join(err, h.produce.CleanBundle(handle)); err != nil {
+			return 0, 0, err
+		}
+		puts, gets = append(puts, put), append(gets, get)
+	}
+	return figures.Median(puts), figures.Median(gets), nil
 }
 
 func (b *bench) handler(who contestant) (h handler, err error) {
@@ -134,7 +147,7 @@ func (b *bench) rollouts(ctx context.Context) error {
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, text)
 	}
-	args := []string{"-json", "-samples", strconv.Itoa(b.rows), "-rounds", strconv.Itoa(b.rounds), "-binaries", b.rig.Binaries}
+	args := []string{"-json", "-samples", strconv.Itoa(b.rows), "-rounds", strconv.Itoa(b.rounds), "-times", strconv.Itoa(bundleTimes), "-binaries", b.rig.Binaries}
 	if b.rayPython != "" {
 		args = append(args, "-ray-python", b.rayPython)
 	}

@@ -1537,3 +1537,9 @@ const (
 	// with a connection is read or written again.
 	ClientPieceMaxBytes = 16 << 20
 )
+
+// client: objects of a MiB
+
+// ClientThreadFromBytes is from where on a call that writes one object stays on one thread: of less there is little to copy, and nothing
+// was measured below.
+const ClientThreadFromBytes = 256 << 10

@@ -27,7 +27,9 @@ const (
 func measure(ctx context.Context, s *settings) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("not done within -limit=%v", s.limit))
 	defer cancel()
-	res := &result{Processors: runtime.NumCPU(), Load: load(), Rounds: s.rounds, Wheel: interop.R13.Version()}
+	res := &result{
+		Processors: runtime.NumCPU(), Load: load(), Shape: s.shape.name, Rounds: s.rounds, Times: s.times, Wheel: interop.R13.Version(),
+	}
 	rig, err := interop.NewRig("")
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func measure(ctx context.Context, s *settings) (err error) {
 	}
 	for _, samples := range s.samples {
 		fmt.Fprintf(s.progress, "%d samples ...\n", samples)
-		line, err := handAll(ctx, s.rounds, samples, g, w, parties)
+		line, err := handAll(ctx, s, samples, g, w, parties)
 		if err != nil {
 			return because(ctx, fmt.Errorf("%d samples: %w", samples, err))
 		}
@@ -134,9 +136,9 @@ func join(rig *interop.Rig, master *interop.Master) (*interop.Store, error) {
 }
 
 // handAll measures one size. Who begins changes from round to round; a first round does not count.
-func handAll(ctx context.Context, rounds, samples int, g *goClients, w *wheels, parties []party) (*size, error) {
+func handAll(ctx context.Context, s *settings, samples int, g *goClients, w *wheels, parties []party) (*size, error) {
 	line := &size{Samples: samples}
-	job, err := prepare(ctx, line, g, w)
+	job, err := prepare(ctx, s.shape, line, g, w)
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +148,10 @@ func handAll(ctx context.Context, rounds, samples int, g *goClients, w *wheels, 
 			took[i] = append(took[i], column{Party: name})
 		}
 	}
-	for round := range rounds + 1 {
+	for round := range s.rounds + 1 {
 		for turn := range parties {
 			i := (round + turn) % len(parties)
-			times, err := inTime(ctx, parties[i], job)
+			times, err := takeTurn(ctx, parties[i], job, s.times)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", took[i][0].Party, err)
 			}
@@ -167,6 +169,24 @@ func handAll(ctx context.Context, rounds, samples int, g *goClients, w *wheels, 
 	return line, nil
 }
 
+// takeTurn hands over several times, each time what was just written: a turn's time is the median of theirs, by columns.
+func takeTurn(ctx context.Context, p party, job *work, times int) (turn []handing, err error) {
+	puts, gets := make([][]float64, len(p.columns())), make([][]float64, len(p.columns()))
+	for range times {
+		one, err := inTime(ctx, p, job)
+		if err != nil {
+			return nil, err
+		}
+		for k := range one {
+			puts[k], gets[k] = append(puts[k], one[k].PutMs), append(gets[k], one[k].GetMs)
+		}
+	}
+	for k := range puts {
+		turn = append(turn, handing{median(puts[k]), median(gets[k])})
+	}
+	return turn, nil
+}
+
 // inTime bounds one handing as wheels bound theirs.
 func inTime(ctx context.Context, p party, job *work) ([]handing, error) {
 	ctx, cancel := context.WithTimeout(ctx, interop.DefaultCallLimit)
@@ -176,8 +196,9 @@ func inTime(ctx context.Context, p party, job *work) ([]handing, error) {
 
 // prepare has a wheel write the rollout, takes it over, and has a wheel read what the client in Go makes of it: both hand over
 // the same.
-func prepare(ctx context.Context, line *size, g *goClients, w *wheels) (*work, error) {
-	job := &work{Bundle: interop.Bundle{Rows: line.Samples, Seed: seed, Only: fields}, size: line}
+func prepare(ctx context.Context, sh shape, line *size, g *goClients, w *wheels) (*work, error) {
+	job := &work{Bundle: sh.bundle, shape: sh, size: line}
+	job.Rows, job.Seed, job.Keep = line.Samples, seed, true
 	theirs, _, _, err := w.produce.PutBundle(job.Bundle)
 	if err != nil {
 		return nil, err
@@ -189,7 +210,7 @@ func prepare(ctx context.Context, line *size, g *goClients, w *wheels) (*work, e
 	if job.want, err = g.consume.GetRollout(ctx, h); err != nil {
 		return nil, err
 	}
-	if job.rows, err = unpack(job.want); err != nil {
+	if job.rows, err = sh.unpack(job.want); err != nil {
 		return nil, err
 	}
 	for i := range job.want.Fields {

@@ -16,9 +16,6 @@ import (
 	"mooncake/interop"
 )
 
-// fields are those of a rollout of Miles without what only some algorithms ask for: eight, which make 24 members.
-var fields = []string{"tokens", "loss_masks", "response_lengths", "sample_indices", "truncated", "rewards", "prompt", "metadata"}
-
 // A party hands rollouts over. One handing has as many times as the party has columns.
 type party interface {
 	columns() []string
@@ -28,71 +25,10 @@ type party interface {
 // work is a rollout that is handed over again and again.
 type work struct {
 	interop.Bundle
-	want *bundle.Rollout // as it is stored
-	rows *rows           // as a program has it
-	size *size           // takes the numbers of calls
-}
-
-// rows are the fields of a rollout, one value for each sample.
-type rows struct {
-	tokens, masks               [][]int32
-	lengths, indices, truncated []int64
-	rewards                     []float32
-	prompt, metadata            []any
-}
-
-// pack makes the rollout that is stored.
-func (r *rows) pack() (*bundle.Rollout, error) {
-	prompt, err := bundle.Values("prompt", r.prompt)
-	if err != nil {
-		return nil, err
-	}
-	metadata, err := bundle.Values("metadata", r.metadata)
-	return &bundle.Rollout{Namespace: "miles", Rows: len(r.tokens), Fields: []bundle.Field{
-		bundle.Ragged("tokens", r.tokens), bundle.Ragged("loss_masks", r.masks), bundle.Scalars("response_lengths", r.lengths),
-		bundle.Scalars("sample_indices", r.indices), bundle.Scalars("truncated", r.truncated), bundle.Scalars("rewards", r.rewards),
-		prompt, metadata,
-	}}, err
-}
-
-// unpack makes rows from a rollout.
-func unpack(r *bundle.Rollout) (*rows, error) {
-	out := &rows{}
-	for i := range r.Fields {
-		f := &r.Fields[i]
-		var err error
-		switch f.Name {
-		case "tokens":
-			out.tokens, err = ragged(f)
-		case "loss_masks":
-			out.masks, err = ragged(f)
-		case "response_lengths":
-			out.lengths, _, err = bundle.ReadScalars[int64](f)
-		case "sample_indices":
-			out.indices, _, err = bundle.ReadScalars[int64](f)
-		case "truncated":
-			out.truncated, _, err = bundle.ReadScalars[int64](f)
-		case "rewards":
-			out.rewards, _, err = bundle.ReadScalars[float32](f)
-		case "prompt":
-			out.prompt, err = bundle.ReadValues(f)
-		case "metadata":
-			out.metadata, err = bundle.ReadValues(f)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func ragged(f *bundle.Field) ([][]int32, error) {
-	arrays, err := bundle.ReadRagged[int32](f)
-	out := make([][]int32, len(arrays))
-	for i := range arrays {
-		out[i] = arrays[i].Elements
-	}
-	return out, err
+	shape shape
+	want  *bundle.Rollout // as it is stored
+	rows  rows            // as a program has it
+	size  *size           // takes the numbers of calls
 }
 
 // same tells in which member two rollouts differ.
@@ -143,7 +79,7 @@ func (g *goClients) hand(ctx context.Context, w *work) ([]handing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := unpack(got); err != nil {
+	if _, err := w.shape.unpack(got); err != nil {
 		return nil, err
 	}
 	get := time.Since(began)
@@ -237,7 +173,7 @@ func (r *rayStore) hand(_ context.Context, w *work) ([]handing, error) {
 		Far  float64 `json:"far_ms"`
 		Diff string  `json:"diff"`
 	}
-	if err := r.worker.Do("hand", map[string]any{"rows": w.Rows, "seed": w.Seed, "only": w.Only}, &took); err != nil {
+	if err := r.worker.Do("hand", map[string]any{"rows": w.Rows, "seed": w.Seed, "only": w.Only, "shape": w.Shape}, &took); err != nil {
 		return nil, err
 	}
 	if took.Diff != "" {

@@ -26,13 +26,6 @@ def loopback_up():
         fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING))
 
 
-def content(r):
-    import rollout
-
-    data = rollout.make(r["rows"], r["seed"])
-    return {name: data[name] for name in r["only"]}
-
-
 class Consumer:
     """Takes what the producer has put; its own time counts, without the call to it."""
 
@@ -44,7 +37,7 @@ class Consumer:
         ms = (time.perf_counter() - start) * 1e3
         import rollout
 
-        return ms, rollout.difference(got, content(r))
+        return ms, rollout.difference(got, rollout.content(r))
 
 
 class Nodes:
@@ -63,8 +56,9 @@ class Nodes:
 
     def hand(self, r):
         import ray
+        import rollout
 
-        data = content(r)
+        data = rollout.content(r)
         start = time.perf_counter()
         ref = ray.put(data)
         put_ms = (time.perf_counter() - start) * 1e3

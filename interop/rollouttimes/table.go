@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// handing is how long one handing over took.
+// handing is how long handing over took.
 type handing struct {
 	PutMs float64 `json:"put_ms"`
 	GetMs float64 `json:"get_ms"`
@@ -38,7 +38,9 @@ type size struct {
 type result struct {
 	Processors int    `json:"processors"`
 	Load       string `json:"load_before"` // averages over 1, 5 and 15 minutes, from before anything was started
+	Shape      string `json:"shape"`
 	Rounds     int    `json:"rounds"`
+	Times      int    `json:"times"` // that each party hands over in its turn
 	Wheel      string `json:"wheel"`
 	Ray        string `json:"ray,omitempty"` // its version; empty when it was left out
 	Sizes      []size `json:"sizes"`
@@ -82,7 +84,8 @@ func (s *size) settle() {
 // print writes two tables: how many times as long as the client in Go, and the times.
 func (r *result) print(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d processors, load before %s, medians of %d rounds; PUT / GET\n", r.Processors, r.Load, r.Rounds)
+	fmt.Fprintf(&b, "%d processors, load before %s, shape %s, medians of %d rounds of %d times each; PUT / GET\n",
+		r.Processors, r.Load, r.Shape, r.Rounds, r.Times)
 	if r.Ray == "" {
 		b.WriteString("Ray was not measured: -ray-python names no interpreter.\n")
 	} else {

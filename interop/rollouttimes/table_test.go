@@ -39,11 +39,11 @@ func TestTable(t *testing.T) {
 		t.Errorf("the second: %+v", c)
 	}
 	var out strings.Builder
-	r := result{Processors: 2, Load: "0.1 0.2 0.3", Rounds: 3, Sizes: []size{s}}
+	r := result{Processors: 2, Load: "0.1 0.2 0.3", Shape: "miles", Rounds: 3, Times: 5, Sizes: []size{s}}
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	const want = `2 processors, load before 0.1 0.2 0.3, medians of 3 rounds; PUT / GET
+	const want = `2 processors, load before 0.1 0.2 0.3, shape miles, medians of 3 rounds of 5 times each; PUT / GET
 Ray was not measured: -ray-python names no interpreter.
 
 Times as long as the client in Go (above 1: slower than it)
@@ -66,26 +66,31 @@ Milliseconds
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		samples string
+		shape   string
 		rest    []string
 		rounds  int
+		times   int
 		limit   time.Duration
 		want    string
 	}{
-		{"1, 256", nil, 7, time.Minute, ""},
-		{"0", nil, 7, time.Minute, `-samples=0: "0" is no number from 1 to 32768`},
-		{"1,", nil, 7, time.Minute, `-samples=1,: "" is no number from 1 to 32768`},
-		{"40000", nil, 7, time.Minute, `-samples=40000: "40000" is no number from 1 to 32768`},
-		{"1", []string{"x"}, 7, time.Minute, `"x" is no flag`},
-		{"1", nil, 0, time.Minute, "-rounds=0 is not from 1 to 101"},
-		{"1", nil, 7, 0, "-limit=0s is not above 0 and up to 2h0m0s"},
+		{"1, 256", "yardstick", nil, 7, 3, time.Minute, ""},
+		{"1, 256", "miles", nil, 7, 1, time.Minute, ""},
+		{"0", "miles", nil, 7, 3, time.Minute, `-samples=0: "0" is no number from 1 to 32768`},
+		{"1,", "miles", nil, 7, 3, time.Minute, `-samples=1,: "" is no number from 1 to 32768`},
+		{"40000", "miles", nil, 7, 3, time.Minute, `-samples=40000: "40000" is no number from 1 to 32768`},
+		{"1", "round", nil, 7, 3, time.Minute, "-shape=round is none of yardstick, miles"},
+		{"1", "miles", []string{"x"}, 7, 3, time.Minute, `"x" is no flag`},
+		{"1", "miles", nil, 0, 3, time.Minute, "-rounds=0 is not from 1 to 101"},
+		{"1", "miles", nil, 7, 0, time.Minute, "-times=0 is not from 1 to 101"},
+		{"1", "miles", nil, 7, 3, 0, "-limit=0s is not above 0 and up to 2h0m0s"},
 	} {
-		s := settings{rounds: c.rounds, limit: c.limit}
+		s := settings{rounds: c.rounds, times: c.times, limit: c.limit}
 		got := ""
-		if err := s.check(c.samples, c.rest); err != nil {
+		if err := s.check(c.samples, c.shape, c.rest); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
-			t.Errorf("-samples=%s %q: %q, want %q", c.samples, c.rest, got, c.want)
+			t.Errorf("-samples=%s -shape=%s %q: %q, want %q", c.samples, c.shape, c.rest, got, c.want)
 		}
 	}
 }

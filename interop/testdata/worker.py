@@ -26,6 +26,7 @@ os.dup2(2, 1)
 BUNDLE_PREFIX = "miles-object-store"
 
 STORES = {}
+KEPT = {}
 OPS = {}
 
 
@@ -93,6 +94,7 @@ def setup(r):
 
 @op
 def close(r):
+    KEPT.pop(r["store"], None)
     return STORES.pop(r["store"]).close()
 
 
@@ -482,33 +484,30 @@ class BeforeWrite:
 def transfer(r, st=None):
     from mooncake.structured_object_store import MooncakeBundleTransfer
 
+    if r.get("keep") and not st:
+        return KEPT.setdefault(r["store"], transfer({**r, "keep": False}))
     return MooncakeBundleTransfer(st or STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
-
-
-def content(r):
-    """The bundle of a request: all fields, or only some."""
-    data = rollout.make(r["rows"], r["seed"], r.get("longest") or 700)
-    return {name: data[name] for name in r.get("only") or data}
 
 
 @op
 def bundle_put(r):
     from mooncake.structured_object_store import export_ref
 
-    data = content(r)
+    data = rollout.content(r)
     schemas = {name: schema for name, schema in rollout.schemas().items() if name in data}
     more = {}
     if r.get("chunk"):
         more["chunk_bytes"] = r["chunk"]
     if r.get("config"):
         more["config"] = config(r["config"])
-    st = STORES[r["store"]]
+    st = None
     if r.get("pause_sec"):
-        st = BeforeWrite(st, r["pause_after"], lambda: time.sleep(r["pause_sec"]))
+        st = BeforeWrite(STORES[r["store"]], r["pause_after"], lambda: time.sleep(r["pause_sec"]))
+    t = transfer(r, st)
     start = time.perf_counter()
-    ref = transfer(r, st).put(data, type="dict", namespace="miles", field_schemas=schemas, **more)
+    handle = export_ref(t.put(data, type="dict", namespace="miles", field_schemas=schemas, **more))
     ms = (time.perf_counter() - start) * 1e3
-    return {"handle": export_ref(ref), "bytes": rollout.ragged_bytes(data), "ms": ms}
+    return {"handle": handle, "bytes": rollout.ragged_bytes(data), "ms": ms}
 
 
 @op
@@ -525,7 +524,7 @@ def bundle_get(r):
     start = time.perf_counter()
     got = t.get(import_ref(r["handle"]), type="dict", **more)
     ms = (time.perf_counter() - start) * 1e3
-    want = content(r)
+    want = rollout.content(r)
     if r.get("fields"):
         want = {name: want[name] for name in r["fields"]}
     if rows:
