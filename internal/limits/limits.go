@@ -1537,3 +1537,17 @@ const (
 	// with a connection is read or written again.
 	ClientPieceMaxBytes = 16 << 20
 )
+
+// SchedSliceMinUs and SchedSliceMaxUs bound --sched_slice_us: the kernel cuts what is beyond without a word.
+const (
+	SchedSliceMinUs = 100
+	SchedSliceMaxUs = 100_000
+)
+
+// SchedSlicePasses bounds how often the list of threads is read until none is new: each pass finds those that the pass before was
+// made by, and a process that starts has a dozen.
+const SchedSlicePasses = 16
+
+// SchedSliceUs is the default of --sched_slice_us: the shortest that there is. A request takes less, and whoever has used it up
+// goes on after others like anybody else.
+const SchedSliceUs = SchedSliceMinUs
