@@ -40,7 +40,6 @@ type options struct {
 	tePort, dataPort, httpPort                          int32
 	taskWorkers, masterGRPCPort                         int32
 	drainTimeoutSec                                     int32
-	schedSliceUs                                        uint32
 	enableHTTP, prefault                                bool
 	memoryHighText                                      string
 	checkConfig                                         bool
@@ -86,7 +85,7 @@ func newOptions(programName string) *options {
 	f.StringVar(&o.sndBufText, "data_sndbuf", "4MiB", "send buffer of a data connection; 0 leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "tcp_congestion_control", "", "congestion control of data connections, as cubic or bbr; empty leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "data_cc", "", "same as --tcp_congestion_control")
-	f.Uint32Var(&o.schedSliceUs, "sched_slice_us", schedslice.DefaultUs, schedslice.Help)
+	f.Uint32Var(&c.SchedSliceUs, schedslice.Flag, c.SchedSliceUs, schedslice.Help)
 	f.StringVar(&c.Data.IO, "io", c.Data.IO, "how sockets are read: raw or std")
 	f.StringVar(&c.ShmDir, "shm_dir", c.ShmDir, "where the arena lies, a memory file system")
 	f.StringVar(&c.StateDir, "state_dir", "", "where the state file lies; empty means --shm_dir")
@@ -180,9 +179,6 @@ func (o *options) config(lookupEnv func(string) (string, bool)) (*segment.Config
 		return nil, nil, err
 	}
 	if err := o.memory(&c); err != nil {
-		return nil, nil, err
-	}
-	if err := schedslice.Check(o.schedSliceUs); err != nil {
 		return nil, nil, err
 	}
 	c.TEPort, c.DataPort, c.TaskWorkers, c.MasterGRPCPort = int(o.tePort), int(o.dataPort), int(o.taskWorkers), int(o.masterGRPCPort)

@@ -77,7 +77,7 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 			log.Info(n)
 		}
 	}
-	cfg.Data.YieldForBody = shortTurns(opts.schedSliceUs, log)
+	cfg.Data.YieldForBody = shortTurns(cfg.SchedSliceUs, log)
 	ctx, stop := untilSignal(context.Background(), log)
 	defer stop()
 	if cfg.Sockets, err = segment.InheritedSockets(lookupEnv); err != nil {
