@@ -1551,3 +1551,12 @@ const SchedSlicePasses = 16
 // SchedSliceUs is the default of --sched_slice_us: the shortest that there is. A request takes less, and whoever has used it up
 // goes on after others like anybody else.
 const SchedSliceUs = SchedSliceMinUs
+
+const (
+	// SegmentHugeFailures is after how many refusals nobody asks the kernel for huge pages of an arena any more: one that has none
+	// refuses all, one whose memory is in pieces most.
+	SegmentHugeFailures = 8
+	// SegmentHugeSlowMs is from when on a huge page counts as a refusal: it was put together from pieces while a put waited. One that
+	// lies ready takes a fifth of a millisecond.
+	SegmentHugeSlowMs = 50
+)
