@@ -18,7 +18,8 @@ type Arena struct {
 	claim  *claim
 	mapped []byte
 	size   uint64
-	fresh  bool // made by this start
+	fresh  bool        // made by this start
+	huge   *hugeBlocks // nil with small pages only
 }
 
 // Bytes is exactly the announced segment; the slice is valid until Close.
@@ -37,7 +38,7 @@ func mapArena(cl *claim, size uint64, hugePages bool) (*Arena, error) {
 			return nil, fmt.Errorf("cannot size arena %s to %d bytes: %w", cl.arenaPath, fileBytes(size), err)
 		}
 	}
-	mapped, err := unix.Mmap(int(cl.file.Fd()), 0, int(fileBytes(size)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err := mapAligned(int(cl.file.Fd()), int(fileBytes(size)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot map arena %s: %w", cl.arenaPath, err)
 	}
@@ -47,7 +48,11 @@ func mapArena(cl *claim, size uint64, hugePages bool) (*Arena, error) {
 	}
 	// A core dump of the daemon is about the daemon, not about terabytes of other people's tensors.
 	_ = unix.Madvise(mapped, unix.MADV_DONTDUMP)
-	return &Arena{claim: cl, mapped: mapped, size: size, fresh: cl.state == nil}, nil
+	a := &Arena{claim: cl, mapped: mapped, size: size, fresh: cl.state == nil}
+	if hugePages {
+		a.huge = newHugeBlocks(len(mapped))
+	}
+	return a, nil
 }
 
 // seal writes the identity into the arena and then beside it; from here on a crash can be recovered from.
@@ -78,6 +83,7 @@ func (a *Arena) slice(at uint64) []byte {
 // find makes the kernel find the pages of a slice. What is there already, and what peers write meanwhile, stays as it is.
 func (a *Arena) find(at uint64) error {
 	part := a.slice(at)
+	a.ready(at, uint64(len(part)))
 	err := unix.Madvise(part, unix.MADV_POPULATE_WRITE)
 	if errors.Is(err, unix.EINVAL) { // before Linux 5.14: at least the pages are there then
 		err = unix.Fallocate(int(a.claim.file.Fd()), 0, int64(at), int64(len(part)))
@@ -90,7 +96,7 @@ func (a *Arena) find(at uint64) error {
 
 // Close unmaps and unlocks; file and state stay for the next start.
 func (a *Arena) Close() error {
-	err := unix.Munmap(a.mapped)
+	err := unmap(a.mapped)
 	a.mapped = nil
 	if cerr := a.claim.file.Close(); err == nil {
 		err = cerr

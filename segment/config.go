@@ -15,6 +15,7 @@ import (
 	"mooncake/internal/etcdkv"
 	"mooncake/internal/hostport"
 	"mooncake/internal/limits"
+	"mooncake/internal/schedslice"
 	"mooncake/tcp"
 )
 
@@ -67,6 +68,9 @@ type Config struct {
 	ShmDir string
 	// StateDir holds the state file; empty means ShmDir, where both live and die together.
 	StateDir string
+	// SchedSliceUs is the slice that is asked of the kernel's scheduler, in microseconds; 0 asks for none. It is the process's, so
+	// whoever owns that asks.
+	SchedSliceUs uint32
 	// HugePages is madvise (ask the kernel for huge pages, where it has them for shared memory) or off.
 	HugePages string
 	// Populate is when the kernel is made to find the memory: off (with the first write to each page), background (after the
@@ -119,6 +123,7 @@ func DefaultConfig() Config {
 		Data:           tcp.DefaultOptions(),
 		ShmDir:         "/dev/shm",
 		HugePages:      "madvise",
+		SchedSliceUs:   schedslice.DefaultUs,
 		Populate:       populateOff,
 		WatchEvery:     limits.SegmentMemoryWatchMs * time.Millisecond,
 		PingEvery:      time.Second,
@@ -136,13 +141,15 @@ func DefaultConfig() Config {
 
 // Validate refuses in one line what could only end in a crippled daemon. It resolves nothing and opens nothing.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.checkAdminSocket, c.validateAccess, c.validateStream, c.Etcd.Check} {
+	for _, check := range []func() error{c.validateAddresses, c.validatePorts, c.validateName, c.validateValues, c.checkAdminSocket, c.validateAccess, c.validateStream, c.Etcd.Check, c.validateSlice} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (c *Config) validateSlice() error { return schedslice.Check(c.SchedSliceUs) }
 
 func (c *Config) validateAddresses() error {
 	if c.LocalHostname == "" {
@@ -370,6 +377,7 @@ func (c *Config) String() string {
 	add("state_dir", c.stateDir())
 	add("hugepages", c.HugePages)
 	add("populate", c.Populate)
+	add(schedslice.Flag, c.SchedSliceUs)
 	if !c.MemoryHigh.none() {
 		add("memory_high", c.MemoryHigh)
 	}

@@ -203,6 +203,7 @@ func (d *Daemon) mapExtent(cl *claim, s *State) (*extent, error) {
 	if err != nil {
 		return nil, err
 	}
+	arena.spare(d.memory.near.Load)
 	return &extent{arena: arena, state: s, id: id}, nil
 }
 

@@ -115,8 +115,10 @@ type memoryPage struct {
 	Regions   []regionPage `json:"regions"`
 	// Resident is what the kernel has found of it; Populate says how far finding the rest ahead is.
 	ResidentBytes uint64 `json:"resident_bytes"`
-	Populate      string `json:"populate"`
-	Waiting       string `json:"populate_waits_for,omitempty"`
+	// HugeBytes is how much of that this process got in huge pages.
+	HugeBytes uint64 `json:"huge_bytes"`
+	Populate  string `json:"populate"`
+	Waiting   string `json:"populate_waits_for,omitempty"`
 
 	FreeBytes      uint64 `json:"free_bytes"`
 	AvailableBytes uint64 `json:"available_bytes"`
@@ -145,6 +147,7 @@ func (d *Daemon) memoryPage() memoryPage {
 		resident := x.state.Size - x.missing()
 		p.SizeBytes += x.state.Size
 		p.ResidentBytes += resident
+		p.HugeBytes += x.arena.hugeResident()
 		p.Regions = append(p.Regions, regionPage{x.state.Name, fmt.Sprintf("%#x", x.state.Base), x.state.Size, resident})
 	}
 	if r := d.memory.now.Load(); r != nil {

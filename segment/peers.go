@@ -16,7 +16,7 @@ import (
 func (d *Daemon) newDataServer() (*tcp.Server, error) {
 	s := tcp.NewServer(tcp.ServerConfig{Options: d.cfg.Data, Log: d.log.Named("data"), Admit: d.admit})
 	for _, x := range d.all() {
-		if err := s.AddRegion(x.state.Base, x.arena.Bytes()); err != nil {
+		if err := s.AddRegion(x.state.Base, x.arena.Bytes(), x.arena.ready); err != nil {
 			return s, err
 		}
 	}

@@ -247,7 +247,7 @@ func (d *Daemon) openExtent(ctx context.Context, x *extent) error {
 	if err := x.arena.seal(x.state); err != nil {
 		return err
 	}
-	return d.data.AddRegion(x.state.Base, x.arena.Bytes())
+	return d.data.AddRegion(x.state.Base, x.arena.Bytes(), x.arena.ready)
 }
 
 // mountExtent offers a region until the master has taken it, or refuses it. A call that got no answer may have been carried out,

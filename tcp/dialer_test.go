@@ -103,7 +103,7 @@ func TestRestartOfTheHolder(t *testing.T) {
 
 		h.stop()
 		again := NewServer(ServerConfig{Options: o})
-		if err := again.AddRegion(testBase, arena); err != nil {
+		if err := again.AddRegion(testBase, arena, nil); err != nil {
 			t.Fatal(err)
 		}
 		serveOn(t, again, arena, listen(t, fmt.Sprintf("127.0.0.1:%d", h.port)))

@@ -20,7 +20,7 @@
 // of them is taken while another is held.
 //
 //	server := tcp.NewServer(tcp.ServerConfig{Options: tcp.DefaultOptions()})
-//	err := server.AddRegion(base, arena)
+//	err := server.AddRegion(base, arena, nil)
 //	err = server.Serve(ctx, listener)
 //
 //	dialer := tcp.NewDialer(tcp.DialerConfig{Options: tcp.DefaultOptions()})

@@ -47,7 +47,7 @@ func TestRecordedRequestsAreAnsweredTheSame(t *testing.T) {
 			copy(arena, want[len(want)-int(r.size):])
 		}
 		server := NewServer(ServerConfig{Options: DefaultOptions()})
-		if err := server.AddRegion(r.addr, arena); err != nil {
+		if err := server.AddRegion(r.addr, arena, nil); err != nil {
 			t.Fatal(err)
 		}
 		h := serveOn(t, server, arena, listen(t, "127.0.0.1:0"))

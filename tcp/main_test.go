@@ -33,7 +33,7 @@ type holder struct {
 func startHolder(t testing.TB, cfg ServerConfig, arena []byte) *holder {
 	t.Helper()
 	server := NewServer(cfg)
-	if err := server.AddRegion(testBase, arena); err != nil {
+	if err := server.AddRegion(testBase, arena, nil); err != nil {
 		t.Fatal(err)
 	}
 	return serveOn(t, server, arena, listenAgain(t))

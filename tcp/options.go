@@ -28,6 +28,8 @@ type Options struct {
 	SndbufBytes int
 	// SndbufLocalBytes is the same for peers on this machine. 0 gives them what others get.
 	SndbufLocalBytes int
+	// YieldForBody gives up the processor once when a header came without its body, see rawconn.
+	YieldForBody bool
 	// CongestionControl names the algorithm for our sockets. Empty leaves it to the system.
 	CongestionControl string
 }

@@ -9,10 +9,11 @@ import (
 // region is one range of memory that requests may touch. Its address is a number that peers use, not where the memory
 // lies. The table holds one reference; each request in progress holds one more.
 type region struct {
-	base uint64
-	mem  []byte
-	refs atomic.Int64
-	gone chan struct{} // closed when the last reference went
+	base        uint64
+	mem         []byte
+	beforeWrite func(offset, size uint64) // nil is nothing
+	refs        atomic.Int64
+	gone        chan struct{} // closed when the last reference went
 }
 
 // acquire takes a reference, unless the region is on its way out.
@@ -47,8 +48,9 @@ func (r *region) window(addr, size uint64) []byte {
 	return r.mem[offset : offset+size : offset+size]
 }
 
-// AddRegion lets requests touch mem under the addresses from base on. Regions must not overlap.
-func (s *Server) AddRegion(base uint64, mem []byte) error {
+// AddRegion lets requests touch mem under the addresses from base on. Regions must not overlap. beforeWrite, unless nil, is called with
+// the range of each write before its body is received, from many goroutines at once.
+func (s *Server) AddRegion(base uint64, mem []byte, beforeWrite func(offset, size uint64)) error {
 	length := uint64(len(mem))
 	if base == 0 || length == 0 || base+length-1 < base {
 		return fmt.Errorf("region at %#x of %d bytes: base and length must not be 0 and the range must not wrap", base, length)
@@ -61,7 +63,7 @@ func (s *Server) AddRegion(base uint64, mem []byte) error {
 			return fmt.Errorf("region at %#x of %d bytes overlaps the one at %#x of %d bytes", base, length, other.base, len(other.mem))
 		}
 	}
-	added := &region{base: base, mem: mem, gone: make(chan struct{})}
+	added := &region{base: base, mem: mem, beforeWrite: beforeWrite, gone: make(chan struct{})}
 	added.refs.Store(1)
 	table := append(append(make([]*region, 0, len(old)+1), old...), added)
 	s.regions.Store(&table)

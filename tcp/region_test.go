@@ -12,7 +12,7 @@ func TestRegionsMustBeSoundAndApart(t *testing.T) {
 	s := NewServer(ServerConfig{})
 	mem := make([]byte, 100)
 	for _, base := range []uint64{1000, 1100, 1<<64 - 100} {
-		if err := s.AddRegion(base, mem); err != nil {
+		if err := s.AddRegion(base, mem, nil); err != nil {
 			t.Fatalf("region at %d: %v", base, err)
 		}
 	}
@@ -20,7 +20,7 @@ func TestRegionsMustBeSoundAndApart(t *testing.T) {
 		base uint64
 		mem  []byte
 	}{{0, mem}, {5000, nil}, {1<<64 - 99, mem}, {1000, mem}, {901, mem}, {1199, mem}, {1050, mem[:10]}, {1<<64 - 1, mem[:1]}} {
-		if err := s.AddRegion(c.base, c.mem); err == nil {
+		if err := s.AddRegion(c.base, c.mem, nil); err == nil {
 			t.Errorf("region at %d of %d bytes was accepted", c.base, len(c.mem))
 		}
 	}
@@ -30,7 +30,7 @@ func TestRegionsMustBeSoundAndApart(t *testing.T) {
 	if err := s.RemoveRegion(context.Background(), 1000); err != nil {
 		t.Error(err)
 	}
-	if err := s.AddRegion(990, mem); err != nil {
+	if err := s.AddRegion(990, mem, nil); err != nil {
 		t.Errorf("the place of a removed region is not free: %v", err)
 	}
 }
@@ -39,7 +39,7 @@ func TestRegionsMustBeSoundAndApart(t *testing.T) {
 func TestRegionAtTheTopOfTheAddressSpace(t *testing.T) {
 	server := NewServer(ServerConfig{Options: DefaultOptions()})
 	arena := pattern(64, 9)
-	if err := server.AddRegion(1<<64-64, arena); err != nil {
+	if err := server.AddRegion(1<<64-64, arena, nil); err != nil {
 		t.Fatal(err)
 	}
 	h := serveOn(t, server, arena, listen(t, "127.0.0.1:0"))
@@ -57,7 +57,7 @@ func TestRegionsComeAndGoUnderOneConnection(t *testing.T) {
 	conn := h.dial(t)
 	const second = testBase + 1<<20
 	mem := pattern(64, 2)
-	if err := h.AddRegion(second, mem); err != nil {
+	if err := h.AddRegion(second, mem, nil); err != nil {
 		t.Fatal(err)
 	}
 	send(t, conn, request{op: opRead, addr: second, size: 64}, nil)

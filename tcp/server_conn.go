@@ -116,6 +116,9 @@ func (c *serverConn) answer(r request) error {
 	}
 	defer found.release()
 	if r.op == opWrite {
+		if found.beforeWrite != nil {
+			found.beforeWrite(r.addr-found.base, r.size)
+		}
 		return c.takeBody(r, window)
 	}
 	return c.giveBody(r, window)

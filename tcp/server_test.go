@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 		arena := make([]byte, 2*size)
 		server := NewServer(ServerConfig{Options: o})
 		for i := range 2 { // two neighbours: no request may cross from one to the other
-			if err := server.AddRegion(testBase+uint64(i*size), arena[i*size:(i+1)*size]); err != nil {
+			if err := server.AddRegion(testBase+uint64(i*size), arena[i*size:(i+1)*size], nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -31,6 +31,9 @@ func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, e
 	}
 	s := &stream{conn: raw, lowatBytes: o.RcvLowatBytes, progress: progress}
 	raw.BeforeFillWaits(s.armRead)
+	if o.YieldForBody {
+		raw.YieldForRest()
+	}
 	return s, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"mooncake/internal/etcdkv"
 	"mooncake/internal/gflag"
 	"mooncake/internal/hostport"
+	"mooncake/internal/schedslice"
 	"mooncake/internal/units"
 	"mooncake/segment"
 )
@@ -84,6 +85,7 @@ func newOptions(programName string) *options {
 	f.StringVar(&o.sndBufText, "data_sndbuf", "4MiB", "send buffer of a data connection; 0 leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "tcp_congestion_control", "", "congestion control of data connections, as cubic or bbr; empty leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "data_cc", "", "same as --tcp_congestion_control")
+	f.Uint32Var(&c.SchedSliceUs, schedslice.Flag, c.SchedSliceUs, schedslice.Help)
 	f.StringVar(&c.Data.IO, "io", c.Data.IO, "how sockets are read: raw or std")
 	f.StringVar(&c.ShmDir, "shm_dir", c.ShmDir, "where the arena lies, a memory file system")
 	f.StringVar(&c.StateDir, "state_dir", "", "where the state file lies; empty means --shm_dir")

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"mooncake/internal/gflag"
+	"mooncake/internal/schedslice"
 	"mooncake/segment"
 )
 
@@ -76,6 +77,7 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 			log.Info(n)
 		}
 	}
+	cfg.Data.YieldForBody = shortTurns(cfg.SchedSliceUs, log)
 	ctx, stop := untilSignal(context.Background(), log)
 	defer stop()
 	if cfg.Sockets, err = segment.InheritedSockets(lookupEnv); err != nil {
@@ -92,6 +94,15 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	}
 	log.Info("ended")
 	return 0
+}
+
+// shortTurns asks the kernel for short turns, and tells whether it gives them.
+func shortTurns(us uint32, log *zap.Logger) bool {
+	word, took := schedslice.Start(us)
+	if word != "" {
+		log.Info(word)
+	}
+	return took
 }
 
 // Exit codes of a daemon that left with --drain_timeout: copies remained on its segment, or nobody knows.

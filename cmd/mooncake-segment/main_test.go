@@ -201,6 +201,8 @@ func TestP03Refusals(t *testing.T) {
 		"idle number":       {[]string{"--threads=many"}, []string{"threads", "many"}},
 		"idle switch":       {[]string{"--enable_offload=maybe"}, []string{"enable_offload", "maybe"}},
 		"log flag":          {[]string{"--minloglevel=x"}, []string{"minloglevel", "x"}},
+		"slice":             {[]string{"--sched_slice_us=99"}, []string{"--sched_slice_us=99", "100 to 100000"}},
+		"slice, checked":    {[]string{"--check_config", "--sched_slice_us=100001"}, []string{"--sched_slice_us=100001", "100 to 100000"}},
 		"no file":           {[]string{"--config_path=/no/such/file.json"}, []string{"--config_path=/no/such/file.json"}},
 		"no argument":       {[]string{"--segment_name"}, []string{"segment_name", "missing"}},
 		"not a switch":      {[]string{"--nohttp_port"}, []string{"http_port"}},

@@ -1543,3 +1543,25 @@ const (
 // ClientThreadFromBytes is from where on a call that writes one object stays on one thread: of less there is little to copy, and nothing
 // was measured below.
 const ClientThreadFromBytes = 256 << 10
+// SchedSliceMinUs and SchedSliceMaxUs bound --sched_slice_us: the kernel cuts what is beyond without a word.
+const (
+	SchedSliceMinUs = 100
+	SchedSliceMaxUs = 100_000
+)
+
+// SchedSlicePasses bounds how often the list of threads is read until none is new: each pass finds those that the pass before was
+// made by, and a process that starts has a dozen.
+const SchedSlicePasses = 16
+
+// SchedSliceUs is the default of --sched_slice_us: the shortest that there is. A request takes less, and whoever has used it up
+// goes on after others like anybody else.
+const SchedSliceUs = SchedSliceMinUs
+
+const (
+	// SegmentHugeFailures is after how many refusals nobody asks the kernel for huge pages of an arena any more: one that has none
+	// refuses all, one whose memory is in pieces most.
+	SegmentHugeFailures = 8
+	// SegmentHugeSlowMs is from when on a huge page counts as a refusal: it was put together from pieces while a put waited. One that
+	// lies ready takes a fifth of a millisecond.
+	SegmentHugeSlowMs = 50
+)

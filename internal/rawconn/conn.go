@@ -27,7 +27,9 @@ type Conn struct {
 	out transfer
 
 	beforeWait func() error // of a Fill, nil is nothing
-	mark       int          // low-water mark of the Fill in progress, 0 is none
+	yields     bool
+	dry        bool // the last Read left nothing in the kernel
+	mark       int  // low-water mark of the Fill in progress, 0 is none
 
 	lowat int // the mark the kernel has, 1 when untouched
 }

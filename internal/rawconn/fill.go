@@ -11,6 +11,11 @@ import (
 // the Fill. Standard mode cannot tell and calls it before every read.
 func (c *Conn) BeforeFillWaits(f func() error) { c.beforeWait = f }
 
+// YieldForRest makes a Fill of less than limits.DataRcvLowatFromBytes give up the processor once when the Read before it left nothing:
+// whoever interrupts the sender, because its slice is the shorter one (package schedslice), was woken by a header and waits
+// for what the sender is about to hand over. Standard mode does not do it.
+func (c *Conn) YieldForRest() { c.yields = true }
+
 // Fill reads until p is full, or returns how much of it is and the reason; an end of the stream is then
 // io.ErrUnexpectedEOF. With a mark above 0 the kernel wakes the reader only when so many bytes, or the rest, are there; when
 // p is full the mark is 1 again, after an error it is whatever it was.

@@ -39,6 +39,38 @@ func TestFillTakesAllOfIt(t *testing.T) {
 	})
 }
 
+// TestYieldForRest sends heads and bodies apart and together, of which some are below the size up to which the reader gives way.
+func TestYieldForRest(t *testing.T) {
+	sizes := []int{1, 24, 4096, limits.DataRcvLowatFromBytes - 1, limits.DataRcvLowatFromBytes}
+	modes(t, func(t *testing.T, std bool) {
+		c, peer := pair(t, std)
+		c.YieldForRest()
+		head := make([]byte, 8)
+		for _, size := range sizes {
+			for _, apart := range []int{0, 1, size} { // bytes of the body that come with the head
+				want := pattern(len(head) + size)
+				first, goOn := len(head)+apart, make(chan struct{})
+				go func() {
+					peer.Write(want[:first])
+					<-goOn
+					peer.Write(want[first:])
+				}()
+				if n, err := c.Read(head); n != len(head) || err != nil {
+					t.Fatalf("%d bytes: head of %d, %v", size, n, err)
+				}
+				close(goOn)
+				got := make([]byte, size)
+				if n, err := c.Fill(got, 1<<20); n != size || err != nil {
+					t.Fatalf("%d bytes, %d with the head: Fill = %d, %v", size, apart, n, err)
+				}
+				if !bytes.Equal(append(head, got...), want) {
+					t.Fatalf("%d bytes, %d with the head: differ", size, apart)
+				}
+			}
+		}
+	})
+}
+
 func TestFillTellsWhatItGot(t *testing.T) {
 	modes(t, func(t *testing.T, std bool) {
 		c, peer := pair(t, std)

@@ -19,6 +19,7 @@ func (c *Conn) readStep(fd uintptr) bool {
 		switch errno {
 		case 0:
 			t.done = n
+			c.dry = n < t.asks()
 			return true
 		case syscall.EAGAIN:
 			return false
@@ -33,6 +34,10 @@ func (c *Conn) readStep(fd uintptr) bool {
 // fillStep is the callback of Fill: it reads piece after piece until nothing is left, and sets the mark before it waits.
 func (c *Conn) fillStep(fd uintptr) bool {
 	t := &c.in
+	if c.yields && c.dry && t.done == 0 && len(t.pieces[0]) < limits.DataRcvLowatFromBytes {
+		c.dry = false
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) // never fails
+	}
 	for {
 		rest := t.pieces[0]
 		n, errno := recvPiece(fd, rest)
@@ -84,6 +89,14 @@ func (c *Conn) writeStep(fd uintptr) bool {
 			return true
 		}
 	}
+}
+
+// asks is how much one recv may bring.
+func (t *transfer) asks() (n int) {
+	for _, p := range t.pieces[:t.count] {
+		n += len(p)
+	}
+	return min(n, limits.RawCallBytes)
 }
 
 // recv moves at most what one raw call may.
