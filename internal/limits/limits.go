@@ -1543,6 +1543,7 @@ const (
 // ClientThreadFromBytes is from where on a call that writes one object stays on one thread: of less there is little to copy, and nothing
 // was measured below.
 const ClientThreadFromBytes = 256 << 10
+
 // SchedSliceMinUs and SchedSliceMaxUs bound --sched_slice_us: the kernel cuts what is beyond without a word.
 const (
 	SchedSliceMinUs = 100
