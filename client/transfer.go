@@ -105,7 +105,7 @@ func only(group *errgroup.Group, objects, left int, do func() error) {
 	group.Go(do)
 }
 
-// writers counts the calls of this process that are at oneThread.
+// writers counts the calls of this process that write one object of a size for oneThread.
 var writers atomic.Int32
 
 // oneThread keeps the goroutine of a call that writes so many bytes on its thread until what it returns is called. Between two waits the

@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"bytes"
+	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -8,75 +10,107 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mooncake/internal/limits"
-	"mooncake/rdma"
 )
 
 // hugeBlocks finds the memory of an arena in huge pages, block by block, before the first byte is written to each. The kernel gives
 // shared memory none by itself, but puts one together where it is told to (MADV_COLLAPSE, Linux 6.1): at a tenth of what
 // the faults of 512 small pages cost, and every later copy finds its way in fewer steps.
 type hugeBlocks struct {
-	scarce func() bool // memory is: then no page is taken that was not asked for
+	scarce  func() bool // memory is: then no page is taken that was not asked for
+	givenUp func(error) // told once, when nobody asks any more
 
 	asked []atomic.Uint64 // a bit for each block
 	got   atomic.Int64    // blocks that became huge
-	tries atomic.Int32    // failures that are left; at 0 nobody asks any more
+	tries atomic.Int32    // refusals that are left; at 0 nobody asks any more
 }
 
 const hugeBytes = 2 << 20
 
 func newHugeBlocks(mapped int) *hugeBlocks {
-	h := &hugeBlocks{asked: make([]atomic.Uint64, (mapped/hugeBytes+63)/64)}
-	h.tries.Store(limits.SegmentHugeFailures)
+	h := &hugeBlocks{
+		scarce: func() bool { return false }, givenUp: func(error) {},
+		asked: make([]atomic.Uint64, (mapped/hugeBytes+63)/64),
+	}
+	h.tries.Store(limits.SegmentHugeRefusals)
 	return h
 }
 
-// spare has nothing found beyond what is written to while memory is scarce.
-func (a *Arena) spare(scarce func() bool) {
+// heed has nothing found beyond what is written to while memory is scarce, and somebody told when the kernel is left alone.
+func (a *Arena) heed(scarce func() bool, givenUp func(error)) {
 	if a.huge != nil {
-		a.huge.scarce = scarce
+		a.huge.scarce, a.huge.givenUp = scarce, givenUp
 	}
 }
 
 // ready makes blocks huge that are written to for the first time. It may be called from anywhere at any time, and what is in the
-// blocks stays. Whoever comes second does not wait for the first: the kernel keeps them apart.
+// blocks stays. Whoever comes second does not wait for the first: the kernel keeps them apart. The range is what is about to
+// be written and short (limits.DataReadyBytes): all of it is found before the first byte is.
 func (a *Arena) ready(at, size uint64) {
 	h := a.huge
-	if h == nil || size == 0 || h.tries.Load() <= 0 {
+	if h == nil || size == 0 {
 		return
 	}
 	last := min((at+size-1)/hugeBytes+1, uint64(len(a.mapped)/hugeBytes))
+	var from, blocks uint64 // a run of blocks that nobody asked for yet
 	for block := at / hugeBytes; block < last; block++ {
-		word, bit := &h.asked[block/64], uint64(1)<<(block%64)
-		if word.Load()&bit != 0 {
+		if h.claim(block) && !a.hasPages(block) {
+			if blocks == 0 {
+				from = block
+			}
+			blocks++
 			continue
 		}
-		if h.scarce != nil && h.scarce() {
-			return
-		}
-		if word.Or(bit)&bit == 0 {
-			a.collapse(block)
-		}
+		a.collapse(from, blocks)
+		blocks = 0
 	}
+	a.collapse(from, blocks)
 }
 
-// collapse asks for one block, unless it has pages already: to put those together they would have to be copied. A kernel that cannot,
-// or has to look for long, is not asked for ever.
-func (a *Arena) collapse(block uint64) {
-	began := time.Now()
-	part := a.mapped[block*hugeBytes:][:hugeBytes]
-	if rdma.Resident(part) > 0 {
+// claim tells whether the caller is the one to ask for a block.
+func (h *hugeBlocks) claim(block uint64) bool {
+	word, bit := &h.asked[block/64], uint64(1)<<(block%64)
+	if word.Load()&bit != 0 || h.tries.Load() <= 0 || h.scarce() {
+		return false
+	}
+	return word.Or(bit)&bit == 0
+}
+
+// hasPages tells whether any page of a block is there. To put those together they would have to be copied, so such a block is left
+// as it is.
+func (a *Arena) hasPages(block uint64) bool {
+	var pages [hugeBytes / pageBytes]byte
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&a.mapped[block*hugeBytes])), hugeBytes, uintptr(unsafe.Pointer(&pages)))
+	return errno != 0 || bytes.IndexByte(pages[:], 1) >= 0
+}
+
+// collapse asks for a run of blocks. A kernel that cannot, or has to look for long, is not asked for ever.
+func (a *Arena) collapse(from, blocks uint64) {
+	if blocks == 0 {
 		return
 	}
-	// What has no page at all the kernel does not put together either.
-	err := unix.Madvise(part[:pageBytes], unix.MADV_POPULATE_WRITE)
-	if err == nil {
-		err = unix.Madvise(part, unix.MADV_COLLAPSE)
+	began := time.Now()
+	run := a.mapped[from*hugeBytes:][:blocks*hugeBytes]
+	var err error
+	for at := 0; at < len(run) && err == nil; at += hugeBytes {
+		// What has no page at all the kernel does not put together either.
+		err = unix.Madvise(run[at:at+pageBytes], unix.MADV_POPULATE_WRITE)
 	}
-	if err != nil || time.Since(began) > limits.SegmentHugeSlowMs*time.Millisecond {
-		a.huge.tries.Add(-1)
-	}
 	if err == nil {
-		a.huge.got.Add(1)
+		err = unix.Madvise(run, unix.MADV_COLLAPSE)
+	}
+	h := a.huge
+	if took := time.Since(began); err == nil && took > time.Duration(blocks)*limits.SegmentHugeSlowMs*time.Millisecond {
+		err = fmt.Errorf("%d of 2 MiB took %v", blocks, took)
+		h.got.Add(int64(blocks))
+	}
+	switch {
+	case err != nil:
+		if h.tries.Add(-1) == 0 {
+			h.givenUp(err)
+		}
+	default:
+		h.got.Add(int64(blocks))
+		h.tries.Store(limits.SegmentHugeRefusals)
 	}
 }
 

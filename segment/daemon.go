@@ -177,7 +177,7 @@ func (d *Daemon) openArena(cl *claim) (err error) {
 	if d.arena, err = mapArena(cl, d.cfg.SegmentBytes, d.cfg.HugePages == "madvise"); err != nil {
 		return err
 	}
-	d.arena.spare(d.memory.near.Load)
+	d.heed(d.arena)
 	if d.state = cl.state; d.state == nil {
 		if d.state, err = d.newState(); err != nil {
 			return err

@@ -203,7 +203,7 @@ func (d *Daemon) mapExtent(cl *claim, s *State) (*extent, error) {
 	if err != nil {
 		return nil, err
 	}
-	arena.spare(d.memory.near.Load)
+	d.heed(arena)
 	return &extent{arena: arena, state: s, id: id}, nil
 }
 

@@ -195,3 +195,10 @@ var memorySeries = []series{
 		return 0
 	}},
 }
+
+// heed lets an arena know how memory is, and the log when it has no huge pages any more.
+func (d *Daemon) heed(a *Arena) {
+	a.heed(d.memory.near.Load, func(err error) {
+		d.log.Info("no more huge pages are asked for: memory comes in small ones", zap.String("arena", a.Path()), zap.Error(err))
+	})
+}

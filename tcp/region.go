@@ -49,7 +49,7 @@ func (r *region) window(addr, size uint64) []byte {
 }
 
 // AddRegion lets requests touch mem under the addresses from base on. Regions must not overlap. beforeWrite, unless nil, is called with
-// the range of each write before its body is received, from many goroutines at once.
+// what is about to be written, in pieces of limits.DataReadyBytes at most, from many goroutines at once.
 func (s *Server) AddRegion(base uint64, mem []byte, beforeWrite func(offset, size uint64)) error {
 	length := uint64(len(mem))
 	if base == 0 || length == 0 || base+length-1 < base {

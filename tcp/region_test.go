@@ -3,9 +3,13 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
+
+	"mooncake/internal/limits"
 )
 
 func TestRegionsMustBeSoundAndApart(t *testing.T) {
@@ -149,6 +153,41 @@ func TestShutdown(t *testing.T) {
 		}
 		if active := h.Stats().Active; active != 0 {
 			t.Errorf("%d connections after the end", active)
+		}
+	})
+}
+
+// TestBeforeWrite: what is about to be written is told piece by piece, in offsets of its own region, and reads are not.
+func TestBeforeWrite(t *testing.T) {
+	bothIO(t, func(t *testing.T, o Options) {
+		const second, large = testBase + 1<<30, 2*limits.DataReadyBytes + 100
+		server := NewServer(ServerConfig{Options: o})
+		arena, other := make([]byte, large+50), make([]byte, 100)
+		var told []string // one connection, one goroutine
+		tell := func(name string) func(offset, size uint64) {
+			return func(offset, size uint64) { told = append(told, fmt.Sprintf("%s %d+%d", name, offset, size)) }
+		}
+		if err := server.AddRegion(testBase, arena, tell("first")); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.AddRegion(second, other, tell("second")); err != nil {
+			t.Fatal(err)
+		}
+		conn := serveOn(t, server, arena, listen(t, "127.0.0.1:0")).dial(t)
+		body := pattern(large, 3)
+		for _, w := range []request{{op: opWrite, addr: second + 90, size: 10}, {op: opWrite, addr: testBase + 50, size: large}} {
+			send(t, conn, w, body[:w.size])
+			send(t, conn, request{op: opRead, addr: w.addr, size: w.size}, nil)
+			if !bytes.Equal(receive(t, conn, int(w.size)), body[:w.size]) {
+				t.Errorf("%d bytes at %#x differ", w.size, w.addr)
+			}
+		}
+		want := []string{
+			"second 90+10", fmt.Sprintf("first 50+%d", limits.DataReadyBytes),
+			fmt.Sprintf("first %d+%d", 50+limits.DataReadyBytes, limits.DataReadyBytes), fmt.Sprintf("first %d+100", 50+2*limits.DataReadyBytes),
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told of %q, want %q", told, want)
 		}
 	})
 }

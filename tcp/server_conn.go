@@ -116,20 +116,27 @@ func (c *serverConn) answer(r request) error {
 	}
 	defer found.release()
 	if r.op == opWrite {
-		if found.beforeWrite != nil {
-			found.beforeWrite(r.addr-found.base, r.size)
-		}
-		return c.takeBody(r, window)
+		return c.takeBody(r, found, window)
 	}
 	return c.giveBody(r, window)
 }
 
 // takeBody puts what already arrived into place, receives the rest into place, and acknowledges when all of it is there.
-func (c *serverConn) takeBody(r request, window []byte) error {
-	n := copy(window, c.arrived[c.from:c.to])
-	c.from += n
-	if _, err := c.stream.receive(window[n:]); err != nil {
-		return err
+func (c *serverConn) takeBody(r request, into *region, window []byte) error {
+	step := len(window)
+	if into.beforeWrite != nil {
+		step = limits.DataReadyBytes
+	}
+	for at := 0; at < len(window); at += step {
+		piece := window[at:min(at+step, len(window))]
+		if into.beforeWrite != nil {
+			into.beforeWrite(r.addr-into.base+uint64(at), uint64(len(piece)))
+		}
+		n := copy(piece, c.arrived[c.from:c.to])
+		c.from += n
+		if _, err := c.stream.receive(piece[n:]); err != nil {
+			return err
+		}
 	}
 	c.server.stats.writes.Add(1)
 	c.server.stats.writeBytes.Add(r.size)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"mooncake/internal/gflag"
+	"mooncake/internal/limits"
 	"mooncake/internal/schedslice"
 	"mooncake/segment"
 )
@@ -96,13 +97,13 @@ func run(name string, args []string, lookupEnv func(string) (string, bool)) int 
 	return 0
 }
 
-// shortTurns asks the kernel for short turns, and tells whether it gives them.
+// shortTurns asks the kernel for short turns, and tells whether they are so short that the processor may be given back for a body.
 func shortTurns(us uint32, log *zap.Logger) bool {
 	word, took := schedslice.Start(us)
 	if word != "" {
 		log.Info(word)
 	}
-	return took
+	return took && us <= limits.SchedSliceYieldUs
 }
 
 // Exit codes of a daemon that left with --drain_timeout: copies remained on its segment, or nobody knows.

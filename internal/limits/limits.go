@@ -1559,10 +1559,18 @@ const SchedSlicePasses = 16
 const SchedSliceUs = SchedSliceMinUs
 
 const (
-	// SegmentHugeFailures is after how many refusals nobody asks the kernel for huge pages of an arena any more: one that has none
-	// refuses all, one whose memory is in pieces most.
-	SegmentHugeFailures = 8
+	// SegmentHugeRefusals is after how many refusals in a row nobody asks the kernel for huge pages of an arena any more: one that has
+	// none refuses all, one whose memory is in pieces most.
+	SegmentHugeRefusals = 8
 	// SegmentHugeSlowMs is from when on a huge page counts as a refusal: it was put together from pieces while a put waited. One that
 	// lies ready takes a fifth of a millisecond.
 	SegmentHugeSlowMs = 50
+
+	// DataReadyBytes is for how much of a body memory is found before the first byte of it is read. More would keep the sender waiting
+	// and take memory that nothing has come for; less costs calls.
+	DataReadyBytes = 8 << 20
+
+	// SchedSliceYieldUs is up to which slice whoever was woken by a header gives the processor back for the body. It goes to the end of a
+	// line for as long as its slice is: with 500 us puts of four clients took twice as long.
+	SchedSliceYieldUs = 200
 )

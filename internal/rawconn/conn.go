@@ -28,8 +28,9 @@ type Conn struct {
 
 	beforeWait func() error // of a Fill, nil is nothing
 	yields     bool
-	dry        bool // the last Read left nothing in the kernel
-	mark       int  // low-water mark of the Fill in progress, 0 is none
+	yielded    uint64 // how often
+	dry        bool   // the last Read left nothing in the kernel
+	mark       int    // low-water mark of the Fill in progress, 0 is none
 
 	lowat int // the mark the kernel has, 1 when untouched
 }

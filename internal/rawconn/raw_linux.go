@@ -36,6 +36,7 @@ func (c *Conn) fillStep(fd uintptr) bool {
 	t := &c.in
 	if c.yields && c.dry && t.done == 0 && len(t.pieces[0]) < limits.DataRcvLowatFromBytes {
 		c.dry = false
+		c.yielded++
 		_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) // never fails
 	}
 	for {

@@ -7,7 +7,7 @@ import (
 	"mooncake/internal/limits"
 )
 
-// The flag of both daemons.
+// The flag of a daemon.
 const (
 	Flag      = "sched_slice_us"
 	DefaultUs = limits.SchedSliceUs

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +52,18 @@ func same(got, want *bundle.Rollout) error {
 	}
 	if len(byName) > 0 {
 		return fmt.Errorf("%d members are missing", len(byName))
+	}
+	// What rides in the handle has been text in between, so it is compared as text.
+	g, err := json.Marshal(got.MetaInfo)
+	if err != nil {
+		return err
+	}
+	w, err := json.Marshal(want.MetaInfo)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(g, w) {
+		return errors.New("what rides in the handle differs from what was written")
 	}
 	return nil
 }

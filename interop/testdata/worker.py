@@ -485,7 +485,9 @@ def transfer(r, st=None):
     from mooncake.structured_object_store import MooncakeBundleTransfer
 
     if r.get("keep") and not st:
-        return KEPT.setdefault(r["store"], transfer({**r, "keep": False}))
+        if r["store"] not in KEPT:
+            KEPT[r["store"]] = transfer({**r, "keep": False})
+        return KEPT[r["store"]]
     return MooncakeBundleTransfer(st or STORES[r["store"]], key_prefix=r.get("prefix") or BUNDLE_PREFIX)
 
 
