@@ -125,6 +125,10 @@ func (r *Rig) masterCommand(release Release, args []string) (cmd *exec.Cmd, name
 	return wheel.program("mooncake_master", args...), "mooncake_master " + release.Version(), nil
 }
 
+// MemoryFound are flags of a segment daemon that has its memory before it serves. A host has it in the background soon after a start,
+// as the unit in deploy/systemd says; for what is timed, that is over by then.
+var MemoryFound = []string{"--populate=start"}
+
 // SegmentOptions says how a segment daemon is started.
 type SegmentOptions struct {
 	Master    string

@@ -92,7 +92,7 @@ func (b *bench) handler(who contestant) (h handler, err error) {
 	release := who.release
 	if who.name == ours {
 		release = interop.R13
-		_, err = b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: b.room})
+		_, err = b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: b.room, Flags: interop.MemoryFound})
 	} else {
 		_, err = data.StartWheel(b.rig, release, m.RPC, b.room)
 	}

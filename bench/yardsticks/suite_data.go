@@ -88,7 +88,7 @@ func (b *bench) furnish(ctx context.Context, who contestant, clients int, room i
 	h, release := &house{name: who.name, grpc: m.GRPC}, who.release
 	if who.name == ours {
 		release = interop.R13
-		s, err := b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: room})
+		s, err := b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: room, Flags: interop.MemoryFound})
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func start(ctx context.Context, rig *interop.Rig, s *settings) (*goClients, *whe
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := rig.StartSegment(interop.SegmentOptions{Master: master.RPC, SizeBytes: segmentBytes}); err != nil {
+	if _, err := rig.StartSegment(interop.SegmentOptions{Master: master.RPC, SizeBytes: segmentBytes, Flags: interop.MemoryFound}); err != nil {
 		return nil, nil, err
 	}
 	if _, err := master.WaitSegments(1, mountLimit); err != nil {
