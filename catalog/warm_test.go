@@ -8,8 +8,9 @@ import (
 	"mooncake/internal/limits"
 )
 
-// Keys may be warmed while others write, whether they exist or not, and it changes nothing.
-func TestWarm(t *testing.T) {
+// roomy is a catalog with a segment in which nothing is evicted.
+func roomy(t *testing.T) *Catalog {
+	t.Helper()
 	cfg := testConfig()
 	cfg.HighWatermark = 0
 	c := New(cfg)
@@ -17,6 +18,12 @@ func TestWarm(t *testing.T) {
 	if err := c.MountSegment(0, alice, segmentNo(1, 1<<40)); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// Keys may be warmed while others write, whether they exist or not, and it changes nothing.
+func TestWarm(t *testing.T) {
+	c := roomy(t)
 	keys := make([]string, 0, 40_000)
 	for i := range cap(keys) {
 		keys = append(keys, fmt.Sprintf("%040d", i))
@@ -87,13 +94,7 @@ func BenchmarkLookUps(b *testing.B) {
 // In a turn the hashes of keys are kept. Decisions about these keys are right in every order, and so are those about others:
 // keys with the same bytes elsewhere, keys that were left out, keys of an earlier turn.
 func TestTurnWarm(t *testing.T) {
-	cfg := testConfig()
-	cfg.HighWatermark = 0
-	c := New(cfg)
-	t.Cleanup(c.Close)
-	if err := c.MountSegment(0, alice, segmentNo(1, 1<<40)); err != nil {
-		t.Fatal(err)
-	}
+	c := roomy(t)
 	text := []byte("first key, second key")
 	name := func(i int) string { return fmt.Sprintf("%040d", i) }
 	const batches, each = 500, limits.CatalogWarmKeys + 7 // the last ones are not kept

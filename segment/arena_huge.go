@@ -99,18 +99,17 @@ func (a *Arena) collapse(from, blocks uint64) {
 		err = unix.Madvise(run, unix.MADV_COLLAPSE)
 	}
 	h := a.huge
-	if took := time.Since(began); err == nil && took > time.Duration(blocks)*limits.SegmentHugeSlowMs*time.Millisecond {
-		err = fmt.Errorf("%d of 2 MiB took %v", blocks, took)
+	if err == nil {
 		h.got.Add(int64(blocks))
-	}
-	switch {
-	case err != nil:
-		if h.tries.Add(-1) == 0 {
-			h.givenUp(err)
+		took := time.Since(began)
+		if took <= time.Duration(blocks)*limits.SegmentHugeSlowMs*time.Millisecond {
+			h.tries.Store(limits.SegmentHugeRefusals)
+			return
 		}
-	default:
-		h.got.Add(int64(blocks))
-		h.tries.Store(limits.SegmentHugeRefusals)
+		err = fmt.Errorf("%d of 2 MiB took %v", blocks, took)
+	}
+	if h.tries.Add(-1) == 0 {
+		h.givenUp(err)
 	}
 }
 
@@ -124,9 +123,6 @@ func (a *Arena) hugeResident() uint64 {
 
 // mapAligned maps a file so that its blocks are blocks of the address space too: only those can be huge.
 func mapAligned(fd int, size int) ([]byte, error) {
-	if size < hugeBytes {
-		return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	}
 	room := uintptr(size) + hugeBytes
 	reserved, err := unix.MmapPtr(-1, 0, nil, room, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {

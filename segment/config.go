@@ -71,7 +71,7 @@ type Config struct {
 	// SchedSliceUs is the slice that is asked of the kernel's scheduler, in microseconds; 0 asks for none. It is the process's, so
 	// whoever owns that asks.
 	SchedSliceUs uint32
-	// HugePages is madvise (ask the kernel for huge pages, where it has them for shared memory) or off.
+	// HugePages is madvise (memory of arenas is found in huge pages where the kernel has them) or off.
 	HugePages string
 	// Populate is when the kernel is made to find the memory: off (with the first write to each page), background (after the
 	// segment is announced) or start (before).

@@ -89,7 +89,7 @@ func newOptions(programName string) *options {
 	f.StringVar(&c.Data.IO, "io", c.Data.IO, "how sockets are read: raw or std")
 	f.StringVar(&c.ShmDir, "shm_dir", c.ShmDir, "where the arena lies, a memory file system")
 	f.StringVar(&c.StateDir, "state_dir", "", "where the state file lies; empty means --shm_dir")
-	f.StringVar(&c.HugePages, "hugepages", c.HugePages, "madvise or off")
+	f.StringVar(&c.HugePages, "hugepages", c.HugePages, "madvise (memory of the arena is found in huge pages where the kernel has them) or off")
 	f.StringVar(&c.Populate, "populate", c.Populate, "when the kernel is made to find the memory: off (with the first write), background (after the segment is announced, while there is memory to spare) or start (before)")
 	f.BoolVar(&o.prefault, "prefault", false, "same as --populate=start")
 	f.StringVar(&o.memoryHighText, "memory_high", "", "refuse to start or grow, and stop finding memory ahead, above so much memory in use: a size, or 80% of the cgroup's limit and of the host; empty is no bound")

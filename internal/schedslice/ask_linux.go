@@ -18,13 +18,12 @@ func Ask(slice time.Duration) (took bool, err error) {
 	asked := map[int]bool{}
 	for range limits.SchedSlicePasses {
 		before := len(asked)
-		threads, err := os.ReadDir("/proc/self/task")
+		threads, err := threadsOf(os.Getpid())
 		if err != nil {
-			return false, fmt.Errorf("threads of this process: %w", err)
+			return false, err
 		}
-		for _, t := range threads {
-			tid, err := strconv.Atoi(t.Name())
-			if err != nil || asked[tid] {
+		for _, tid := range threads {
+			if asked[tid] {
 				continue
 			}
 			took, err := askThread(tid, slice)
@@ -41,6 +40,40 @@ func Ask(slice time.Duration) (took bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// Of tells what slice the kernel has for each thread of a process.
+func Of(pid int) (map[int]time.Duration, error) {
+	threads, err := threadsOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	of := map[int]time.Duration{}
+	for _, tid := range threads {
+		attr, err := unix.SchedGetAttr(tid, 0)
+		switch {
+		case errors.Is(err, unix.ESRCH): // it has ended
+		case err != nil:
+			return nil, fmt.Errorf("scheduling of thread %d: %w", tid, err)
+		default:
+			of[tid] = time.Duration(attr.Runtime)
+		}
+	}
+	return of, nil
+}
+
+func threadsOf(pid int) ([]int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, fmt.Errorf("threads of process %d: %w", pid, err)
+	}
+	threads := make([]int, len(entries))
+	for i, e := range entries {
+		if threads[i], err = strconv.Atoi(e.Name()); err != nil {
+			return nil, fmt.Errorf("threads of process %d: %w", pid, err)
+		}
+	}
+	return threads, nil
 }
 
 // askThread leaves everything but the slice as it is.

@@ -3,34 +3,18 @@ package schedslice
 import (
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// slices reads what the kernel has for each thread.
-func slices(t *testing.T) map[int]uint64 {
+// slices are those of this process.
+func slices(t *testing.T) map[int]time.Duration {
 	t.Helper()
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := map[int]uint64{}
-	for _, e := range threads {
-		tid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		attr, err := unix.SchedGetAttr(tid, 0)
-		if err == unix.ESRCH {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		of[tid] = attr.Runtime
+	of, err := Of(os.Getpid())
+	if err != nil || len(of) == 0 {
+		t.Fatalf("%d threads, %v", len(of), err)
 	}
 	return of
 }
@@ -44,7 +28,7 @@ func TestAsk(t *testing.T) {
 	}
 	if !took {
 		for tid, has := range slices(t) {
-			if has == uint64(slice) {
+			if has == slice {
 				t.Errorf("thread %d has the slice that Ask says nobody got", tid)
 			}
 		}
@@ -61,14 +45,14 @@ func TestAsk(t *testing.T) {
 	}
 	for range 4 {
 		tid := <-locked
-		if has := slices(t)[tid]; has != uint64(slice) {
-			t.Errorf("thread %d made or taken afterwards has a slice of %d ns, not %d", tid, has, slice)
+		if has := slices(t)[tid]; has != slice {
+			t.Errorf("thread %d made or taken afterwards has a slice of %v, not %v", tid, has, slice)
 		}
 	}
 	close(done)
 	for tid, has := range slices(t) {
-		if has != uint64(slice) {
-			t.Errorf("thread %d has a slice of %d ns, not %d", tid, has, slice)
+		if has != slice {
+			t.Errorf("thread %d has a slice of %v, not %v", tid, has, slice)
 		}
 	}
 	nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0)

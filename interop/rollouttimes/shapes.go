@@ -53,32 +53,11 @@ func (r *numberRows) pack() (*bundle.Rollout, error) {
 
 func unpackNumbers(r *bundle.Rollout) (rows, error) {
 	out := &numberRows{info: r.MetaInfo}
-	for i := range r.Fields {
-		f := &r.Fields[i]
-		var err error
-		switch f.Name {
-		case "tokens":
-			out.tokens, err = ragged[int32](f)
-		case "loss_masks":
-			out.masks, err = ragged[int32](f)
-		case "rollout_log_probs":
-			out.logs, err = ragged[float32](f)
-		case "partition":
-			out.partition, _, err = bundle.ReadScalars[int64](f)
-		case "rewards":
-			out.rewards, _, err = bundle.ReadScalars[float32](f)
-		case "response_lengths":
-			out.lengths, _, err = bundle.ReadScalars[int64](f)
-		case "truncated":
-			out.truncated, _, err = bundle.ReadScalars[int64](f)
-		case "sample_indices":
-			out.indices, _, err = bundle.ReadScalars[int64](f)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return out, unpack(r, map[string]reader{
+		"tokens": ragged(&out.tokens), "loss_masks": ragged(&out.masks), "rollout_log_probs": ragged(&out.logs),
+		"partition": scalars(&out.partition), "rewards": scalars(&out.rewards), "response_lengths": scalars(&out.lengths),
+		"truncated": scalars(&out.truncated), "sample_indices": scalars(&out.indices),
+	})
 }
 
 // milesRows is a rollout with texts and metadata beside numbers.
@@ -104,39 +83,50 @@ func (r *milesRows) pack() (*bundle.Rollout, error) {
 
 func unpackMiles(r *bundle.Rollout) (rows, error) {
 	out := &milesRows{}
-	for i := range r.Fields {
-		f := &r.Fields[i]
-		var err error
-		switch f.Name {
-		case "tokens":
-			out.tokens, err = ragged[int32](f)
-		case "loss_masks":
-			out.masks, err = ragged[int32](f)
-		case "response_lengths":
-			out.lengths, _, err = bundle.ReadScalars[int64](f)
-		case "sample_indices":
-			out.indices, _, err = bundle.ReadScalars[int64](f)
-		case "truncated":
-			out.truncated, _, err = bundle.ReadScalars[int64](f)
-		case "rewards":
-			out.rewards, _, err = bundle.ReadScalars[float32](f)
-		case "prompt":
-			out.prompt, err = bundle.ReadValues(f)
-		case "metadata":
-			out.metadata, err = bundle.ReadValues(f)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return out, unpack(r, map[string]reader{
+		"tokens": ragged(&out.tokens), "loss_masks": ragged(&out.masks), "response_lengths": scalars(&out.lengths),
+		"sample_indices": scalars(&out.indices), "truncated": scalars(&out.truncated), "rewards": scalars(&out.rewards),
+		"prompt": values(&out.prompt), "metadata": values(&out.metadata),
+	})
 }
 
-func ragged[T bundle.Number](f *bundle.Field) ([][]T, error) {
-	arrays, err := bundle.ReadRagged[T](f)
-	out := make([][]T, len(arrays))
-	for i := range arrays {
-		out[i] = arrays[i].Elements
+// reader reads a field into where a program has it.
+type reader func(*bundle.Field) error
+
+// unpack reads all fields for which there is a reader.
+func unpack(r *bundle.Rollout, readers map[string]reader) error {
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if read := readers[f.Name]; read != nil {
+			if err := read(f); err != nil {
+				return err
+			}
+		}
 	}
-	return out, err
+	return nil
+}
+
+func ragged[T bundle.Number](into *[][]T) reader {
+	return func(f *bundle.Field) error {
+		arrays, err := bundle.ReadRagged[T](f)
+		*into = make([][]T, len(arrays))
+		for i := range arrays {
+			(*into)[i] = arrays[i].Elements
+		}
+		return err
+	}
+}
+
+func scalars[T bundle.Number](into *[]T) reader {
+	return func(f *bundle.Field) (err error) {
+		*into, _, err = bundle.ReadScalars[T](f)
+		return err
+	}
+}
+
+func values(into *[]any) reader {
+	return func(f *bundle.Field) (err error) {
+		*into, err = bundle.ReadValues(f)
+		return err
+	}
 }
