@@ -140,6 +140,7 @@ type SegmentOptions struct {
 	Protocol  string   // empty is tcp
 	Devices   string   // RDMA devices, comma between; empty lets the daemon choose
 	Flags     []string // further flags, ours only
+	Program   string   // empty is the one of Rig.Binaries; ours only
 }
 
 // Segment is a running segment daemon.
@@ -183,8 +184,11 @@ func (r *Rig) StartSegment(o SegmentOptions) (*Segment, error) {
 	}
 	args = append(args, "--local_hostname="+o.Host, "--bind_address="+o.Host, "--shm_dir="+o.ArenaDir,
 		"--http_port="+strconv.Itoa(ports[2]), "--master_grpc_port="+strconv.Itoa(r.streamOf(o.Master)))
+	if o.Program == "" {
+		o.Program = filepath.Join(r.Binaries, "mooncake-segment")
+	}
 	s := &Segment{HTTP: net.JoinHostPort(o.Host, strconv.Itoa(ports[2]))}
-	if s.Process, err = r.Start("mooncake-segment", exec.Command(filepath.Join(r.Binaries, "mooncake-segment"), append(args, o.Flags...)...)); err != nil {
+	if s.Process, err = r.Start("mooncake-segment", exec.Command(o.Program, append(args, o.Flags...)...)); err != nil {
 		return nil, err
 	}
 	return s, s.waitListening(r.slow(startLimit), s.HTTP)

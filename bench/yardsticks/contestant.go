@@ -24,6 +24,7 @@ type contestant struct {
 	name    string
 	release interop.Release // 0 is not a wheel's
 	command []string        // of one that was given as a command
+	segment []string        // command of a segment daemon that joins a master of ours
 }
 
 // running is a master that was started.

@@ -18,6 +18,7 @@ import (
 type settings struct {
 	suites      []string
 	contestants []contestant
+	segments    []contestant // further segment daemons that join a master of ours
 	binaries    string
 	rounds      int
 	phase       time.Duration // of one phase
@@ -36,7 +37,7 @@ type settings struct {
 	progress    io.Writer
 }
 
-// masters collects the flags -master.
+// masters collects the flags -master, and those of -segment.
 type masters []string
 
 func (m *masters) String() string { return strings.Join(*m, " ") }
@@ -54,6 +55,8 @@ func (s *settings) parse(args []string) error {
 	names := f.String("contestants", "13,ours", "who is measured, comma between: 12, 13, 14, ours")
 	var more masters
 	f.Var(&more, "master", "one more master, as name=command with {rpc} and {met} for its ports; may be repeated")
+	var daemons masters
+	f.Var(&daemons, "segment", "one more segment daemon before our master for suite data, as name=command; may be repeated")
 	f.StringVar(&s.binaries, "binaries", "", "folder with our daemons; empty builds them")
 	f.IntVar(&s.rounds, "rounds", 5, "how often each phase is measured")
 	secs := f.Float64("secs", 1, "how long a phase is, in seconds")
@@ -82,7 +85,7 @@ func (s *settings) parse(args []string) error {
 	if err := s.takeSuites(*suite); err != nil {
 		return err
 	}
-	if err := s.takeContestants(*names, more); err != nil {
+	if err := s.takeContestants(*names, more, daemons); err != nil {
 		return err
 	}
 	if err := s.takeMoves(*sizes, *clients, *room); err != nil {
@@ -130,7 +133,7 @@ func (s *settings) takeSuites(text string) error {
 	return nil
 }
 
-func (s *settings) takeContestants(text string, more masters) error {
+func (s *settings) takeContestants(text string, more, daemons masters) error {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if name == ours {
@@ -150,8 +153,15 @@ func (s *settings) takeContestants(text string, more masters) error {
 		}
 		s.contestants = append(s.contestants, contestant{name: name, command: strings.Fields(command)})
 	}
+	for _, d := range daemons {
+		name, command, ok := strings.Cut(d, "=")
+		if words := strings.Fields(command); !ok || name == "" || len(words) == 0 {
+			return fmt.Errorf("-segment=%s: want name=command", d)
+		}
+		s.segments = append(s.segments, contestant{name: name, segment: strings.Fields(command)})
+	}
 	seen := map[string]bool{}
-	for _, c := range s.contestants {
+	for _, c := range slices.Concat(s.contestants, s.segments) {
 		if seen[c.name] {
 			return fmt.Errorf("-contestants=%s: %s is there twice", text, c.name)
 		}

@@ -14,6 +14,9 @@ func TestBadCommandLines(t *testing.T) {
 		{"-contestants 13,13", "13 is there twice"},
 		{"-master mine", "-master=mine: want name=command"},
 		{"-master mine=daemon", "{rpc}"},
+		{"-segment mine", "-segment=mine: want name=command"},
+		{"-segment =daemon", "-segment==daemon: want name=command"},
+		{"-segment ours=daemon", "ours is there twice"},
 		{"-rounds 0", "-rounds=0 is not from 1 to 101"},
 		{"-secs 0", "-secs=0 is not from 0.001 to 60"},
 		{"-secs 61", "-secs=61 is not"},
@@ -41,12 +44,16 @@ func TestCommandLine(t *testing.T) {
 	var s settings
 	err := s.parse([]string{
 		"-suite", "calls, paced", "-contestants", "13,ours", "-master", "mine=a-master --rpc_port={rpc} --metrics_port={met}", "-secs", "0.5",
+		"-segment", "other=a-segment --data_rcvlowat=0",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(s.suites) != 2 || len(s.contestants) != 3 || s.contestants[2].command[0] != "a-master" || s.phase != 500*time.Millisecond {
 		t.Errorf("%+v", s)
+	}
+	if len(s.segments) != 1 || s.segments[0].name != "other" || len(s.segments[0].segment) != 2 {
+		t.Errorf("%+v", s.segments)
 	}
 	if err := new(settings).parse(nil); err != nil {
 		t.Error(err)

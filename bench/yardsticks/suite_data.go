@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,7 +48,7 @@ func suiteData(ctx context.Context, b *bench) (err error) {
 	for _, n := range b.clients {
 		most = max(most, n)
 	}
-	for _, who := range b.contestants {
+	for _, who := range slices.Concat(b.contestants, b.segments) {
 		if who.command != nil {
 			continue // a master given as a command has no segment daemon
 		}
@@ -86,9 +87,13 @@ func (b *bench) furnish(ctx context.Context, who contestant, clients int, room i
 		return nil, err
 	}
 	h, release := &house{name: who.name, grpc: m.GRPC}, who.release
-	if who.name == ours {
+	if who.release == 0 {
 		release = interop.R13
-		s, err := b.rig.StartSegment(interop.SegmentOptions{Master: m.RPC, SizeBytes: room, Flags: interop.MemoryFound})
+		o := interop.SegmentOptions{Master: m.RPC, SizeBytes: room, Flags: interop.MemoryFound}
+		if who.segment != nil {
+			o.Program, o.Flags = who.segment[0], slices.Concat(o.Flags, who.segment[1:])
+		}
+		s, err := b.rig.StartSegment(o)
 		if err != nil {
 			return nil, err
 		}

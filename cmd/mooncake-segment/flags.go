@@ -80,7 +80,7 @@ func newOptions(programName string) *options {
 	f.Int32Var(&o.dataPort, "data_port", 0, "data port; 0 chooses one and keeps it over restarts")
 	f.Int32Var(&o.httpPort, "http_port", 9300, "port of /health and /metrics; 0 chooses any, -1 serves none")
 	f.StringVar(&c.BindAddress, "bind_address", "", "address to listen on; empty means all")
-	f.StringVar(&o.rcvLowatText, "data_rcvlowat", "1MiB", "let the kernel collect so much of a large body before it wakes the reader; 0 is off")
+	f.StringVar(&o.rcvLowatText, "data_rcvlowat", "2MiB", "let the kernel collect so much of a large body before it wakes the reader; 0 is off")
 	f.StringVar(&o.sndBufLocalText, "data_sndbuf_local", "128KiB", "send buffer of a data connection to a peer on this machine; 0 gives it --data_sndbuf")
 	f.StringVar(&o.sndBufText, "data_sndbuf", "4MiB", "send buffer of a data connection; 0 leaves it to the kernel")
 	f.StringVar(&c.Data.CongestionControl, "tcp_congestion_control", "", "congestion control of data connections, as cubic or bbr; empty leaves it to the kernel")
