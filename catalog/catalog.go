@@ -36,12 +36,13 @@ type Catalog struct {
 	promote  promotions
 	unsummed unsummed
 
-	placer  placer
-	asks    uint32 // puts that looked for room
-	walks   uint32 // looks for what is tied together
-	tries   int    // limits.EvictTries, but for tests
-	lostMax uint64 // limits.CatalogLostObjectsMax, but for tests
-	aside   Time   // up to when objects out of sight were put off; see pickOldest
+	placer     placer
+	asks       uint32 // puts that looked for room
+	walks      uint32 // looks for what is tied together
+	tries      int    // limits.EvictTries, but for tests
+	lostMax    uint64 // limits.CatalogLostObjectsMax, but for tests
+	clearReads int    // limits.ClearReads, but for tests
+	aside      Time   // up to when objects out of sight were put off; see pickOldest
 
 	// What a decision is written into. It is used again by the next one.
 	changes  []Change
@@ -52,12 +53,13 @@ type Catalog struct {
 // New returns an empty Catalog.
 func New(cfg Config) *Catalog {
 	return &Catalog{
-		cfg:     cfg,
-		s:       newState(),
-		dice:    rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
-		clients: map[UUID]*client{},
-		tries:   limits.EvictTries,
-		lostMax: limits.CatalogLostObjectsMax,
+		cfg:        cfg,
+		s:          newState(),
+		dice:       rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
+		clients:    map[UUID]*client{},
+		tries:      limits.EvictTries,
+		lostMax:    limits.CatalogLostObjectsMax,
+		clearReads: limits.ClearReads,
 	}
 }
 
