@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -86,10 +87,22 @@ func (c *Catalog) Apply(changes []Change) {
 	c.s.reaccount(limits.CatalogSliceItems)
 }
 
-// begin starts the writing down of a decision.
+// begin starts the writing down of a decision. What a large one needed is not kept for the next.
 func (c *Catalog) begin() {
+	if cap(c.changes) > limits.CatalogChangesKept {
+		c.changes, c.replicas, c.text = nil, nil, nil
+	}
 	clear(c.changes)
 	c.changes, c.replicas, c.text = c.changes[:0], c.replicas[:0], c.text[:0]
+}
+
+// expectDrops makes room at once for the decision that so many objects go: growing while it is written down costs more than all
+// the rest. Their keys are taken for as long as the first.
+func (c *Catalog) expectDrops(list []name) {
+	if len(list) > 0 {
+		c.changes, c.replicas = slices.Grow(c.changes, len(list)), slices.Grow(c.replicas, len(list))
+		c.text = slices.Grow(c.text, len(list)*len(c.s.record(list[0]).key()))
+	}
 }
 
 // note adds a Change to the decision. The result is valid until the next note.

@@ -205,6 +205,7 @@ func BenchmarkEvictGroup(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+		longest := probe(c)
 		before := spentNs(b)
 		b.StartTimer()
 		if out := c.Sweep(4); out.EvictedKeys != members {
@@ -212,6 +213,7 @@ func BenchmarkEvictGroup(b *testing.B) {
 		}
 		b.StopTimer()
 		b.ReportMetric(float64(spentNs(b)-before)/1e6, "cpu-ms/group")
+		b.ReportMetric(float64(longest().Microseconds())/1000, "longest-ms")
 		c.Close()
 		b.StartTimer()
 	}

@@ -135,6 +135,10 @@ const PreferredSegmentsMax = 1024
 // some 0.1 ms.
 const CatalogSliceItems = 256
 
+// CatalogChangesKept is how many changes the catalog keeps memory for between two decisions, some megabytes: a group of a hundred
+// thousand members goes in one decision, which takes ten times as much.
+const CatalogChangesKept = 8192
+
 // CatalogEndsSlice is the same for ends of quarantines, of which most are only glanced at.
 const CatalogEndsSlice = 8192
 
