@@ -19,7 +19,7 @@ func TestApplyIsTotal(t *testing.T) {
 		defer s.arena.freeAll()
 		for range rapid.IntRange(1, 60).Draw(t, "changes") {
 			c := Change{
-				Kind:         ChangeKind(rapid.OneOf(rapid.Uint8Range(0, 10), rapid.Just(uint8(ChangeSum))).Draw(t, "kind")),
+				Kind:         ChangeKind(rapid.OneOf(rapid.Uint8Range(0, 10), rapid.SampledFrom([]uint8{uint8(ChangeSum), uint8(ChangeClear)})).Draw(t, "kind")),
 				Cause:        rapid.SampledFrom([]Cause{0, CauseRemove, CauseCorrupt, CauseWindow}).Draw(t, "cause"),
 				Sum:          rapid.Uint32().Draw(t, "sum"),
 				HasSum:       rapid.Bool().Draw(t, "has sum"),
@@ -34,6 +34,7 @@ func TestApplyIsTotal(t *testing.T) {
 				Key:          rapid.SampledFrom(keys).Draw(t, "key"),
 				Group:        rapid.SampledFrom([]string{"", "", "g"}).Draw(t, "group"),
 				Size:         rapid.Uint64Range(0, 40).Draw(t, "size"),
+				Below:        rapid.Uint64Range(0, 8).Draw(t, "below"),
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "replicas") {
 				c.Replicas = append(c.Replicas, ReplicaChange{

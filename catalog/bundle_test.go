@@ -296,3 +296,37 @@ func TestMissMembers(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
+
+// TestTornManifestIsWrittenOver writes over the manifest of a bundle that lost members, in place: it is marked again at the end, and
+// a snapshot in between tells the same.
+func TestTornManifestIsWrittenOver(t *testing.T) {
+	cfg := testConfig()
+	cfg.HideDamagedBundles = true
+	c := newTest(t, cfg)
+	const prefix = "p/00000000000000000000000000000001/"
+	segments := []Segment{segmentNo(1, 1000), segmentNo(2, 100)}
+	for i, key := range []string{"meta", "manifest"} {
+		segments[i].Name, segments[i].Endpoint = key, key+":1"
+		if err := c.MountSegment(1, alice, segments[i]); err != nil {
+			t.Fatal(err)
+		}
+		store(t, c, 2, prefix+key, &PutOptions{Replicas: 1, Preferred: []string{key}})
+	}
+	if _, err := c.UnmountSegment(3, segments[0].ID, alice); err != nil {
+		t.Fatal(err)
+	}
+	hidden := func() {
+		t.Helper()
+		if _, _, err := c.Get(4, prefix+"manifest", nil); err != ErrObjectNotFound {
+			t.Errorf("the manifest of what lost members: %v", err)
+		}
+	}
+	hidden()
+	if _, err := c.UpsertStart(5, bob, prefix+"manifest", 100, one(), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.compare()
+	c.compareSnapshot()
+	wantErr(t, "end", c.UpsertEnd(6, bob, prefix+"manifest", 0, false, ReplicaTypeAll), 0)
+	hidden()
+}

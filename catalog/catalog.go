@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -36,12 +37,13 @@ type Catalog struct {
 	promote  promotions
 	unsummed unsummed
 
-	placer  placer
-	asks    uint32 // puts that looked for room
-	walks   uint32 // looks for what is tied together
-	tries   int    // limits.EvictTries, but for tests
-	lostMax uint64 // limits.CatalogLostObjectsMax, but for tests
-	aside   Time   // up to when objects out of sight were put off; see pickOldest
+	placer     placer
+	asks       uint32 // puts that looked for room
+	walks      uint32 // looks for what is tied together
+	tries      int    // limits.EvictTries, but for tests
+	lostMax    uint64 // limits.CatalogLostObjectsMax, but for tests
+	clearReads int    // limits.ClearReads, but for tests
+	aside      Time   // up to when objects out of sight were put off; see pickOldest
 
 	// What a decision is written into. It is used again by the next one.
 	changes  []Change
@@ -52,12 +54,13 @@ type Catalog struct {
 // New returns an empty Catalog.
 func New(cfg Config) *Catalog {
 	return &Catalog{
-		cfg:     cfg,
-		s:       newState(),
-		dice:    rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
-		clients: map[UUID]*client{},
-		tries:   limits.EvictTries,
-		lostMax: limits.CatalogLostObjectsMax,
+		cfg:        cfg,
+		s:          newState(),
+		dice:       rand.New(rand.NewPCG(cfg.Seed, cfg.Seed^0x9e3779b97f4a7c15)),
+		clients:    map[UUID]*client{},
+		tries:      limits.EvictTries,
+		lostMax:    limits.CatalogLostObjectsMax,
+		clearReads: limits.ClearReads,
 	}
 }
 
@@ -84,10 +87,22 @@ func (c *Catalog) Apply(changes []Change) {
 	c.s.reaccount(limits.CatalogSliceItems)
 }
 
-// begin starts the writing down of a decision.
+// begin starts the writing down of a decision. What a large one needed is not kept for the next.
 func (c *Catalog) begin() {
+	if cap(c.changes) > limits.CatalogChangesKept {
+		c.changes, c.replicas, c.text = nil, nil, nil
+	}
 	clear(c.changes)
 	c.changes, c.replicas, c.text = c.changes[:0], c.replicas[:0], c.text[:0]
+}
+
+// expectDrops makes room at once for the decision that so many objects go: growing while it is written down costs more than all
+// the rest. Their keys are taken for as long as the first.
+func (c *Catalog) expectDrops(list []name) {
+	if len(list) > 0 {
+		c.changes, c.replicas = slices.Grow(c.changes, len(list)), slices.Grow(c.replicas, len(list))
+		c.text = slices.Grow(c.text, len(list)*len(c.s.record(list[0]).key()))
+	}
 }
 
 // note adds a Change to the decision. The result is valid until the next note.

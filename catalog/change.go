@@ -51,7 +51,7 @@ const (
 	// ChangeSum gives Key the Sum that was found in Replicas[0], a complete replica of it.
 	ChangeSum
 	// ChangeClear takes every object away whose first replica has an id below Below, but for those whose first replica is in
-	// Replicas. Their ranges are free at once.
+	// Replicas. Their ranges are free at once, or go into quarantine until Until: all that is neither free nor of an object that stays.
 	ChangeClear
 )
 

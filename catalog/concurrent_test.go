@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"mooncake/internal/limits"
 )
 
 // TestReadersAndWriters lets readers, writers and sweeps run at once. Under the race detector the records lie on the Go
@@ -16,6 +18,7 @@ func TestReadersAndWriters(t *testing.T) {
 	cfg.LeaseMs, cfg.BundleStagingIdleMs, cfg.HideDamagedBundles = 2, 500, true
 	cfg.Retention = []RetentionRule{{Prefix: "p/", MaxAgeMs: 1000}}
 	c := newTest(t, cfg)
+	c.clearReads = 0
 	var clock atomic.Int64
 	clock.Store(1000)
 	now := func() Time { return Time(clock.Add(1)) }
@@ -119,9 +122,16 @@ func TestReadersAndWriters(t *testing.T) {
 // TestNoRangeIsTornFromReaders lets readers, writers, upserts and forced removals run at once in a pool with room: no range
 // may be given to a writer within the lease of a reader who got its address.
 func TestNoRangeIsTornFromReaders(t *testing.T) {
+	for _, clearReads := range []int{limits.ClearReads, 0} {
+		t.Run(fmt.Sprint("held back one by one up to ", clearReads), func(t *testing.T) { noRangeIsTorn(t, clearReads) })
+	}
+}
+
+func noRangeIsTorn(t *testing.T, clearReads int) {
 	cfg := testConfig()
 	cfg.LeaseMs = 40
 	c := newTest(t, cfg)
+	c.clearReads = clearReads
 	if err := c.MountSegment(1, alice, segmentNo(1, 16<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,31 @@ func TestVictimIsReadMeanwhile(t *testing.T) {
 	}
 }
 
+// TestLargeGroupGoesAtOnce evicts a group of more members than decisions mostly have: one decision takes all of them, and what that
+// needed is not kept.
+func TestLargeGroupGoesAtOnce(t *testing.T) {
+	const members = limits.CatalogChangesKept + 100
+	cfg := testConfig()
+	cfg.HighWatermark, cfg.EvictionRatio = 0.9, 0.1
+	c := newTest(t, cfg)
+	if err := c.MountSegment(1, alice, segmentNo(1, members*100+1000)); err != nil {
+		t.Fatal(err)
+	}
+	putMany(t, c.Catalog, 2, "member", members, &PutOptions{Replicas: 1, Group: "g"})
+	log, decisions := c.onChange, 0
+	c.OnChange(func(changes []Change) {
+		log(changes)
+		decisions++
+	})
+	if out := c.Sweep(3); out.EvictedKeys != members || out.EvictedBytes != members*100 || decisions != 1 {
+		t.Errorf("%d members went with %d bytes in %d decisions", out.EvictedKeys, out.EvictedBytes, decisions)
+	}
+	store(t, c, 4, "next", one())
+	if most := cap(c.changes); most > limits.CatalogChangesKept {
+		t.Errorf("memory for %d changes is kept", most)
+	}
+}
+
 // TestAges moves nodes about and compares the walk with a sorted list.
 func TestAges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -54,6 +54,7 @@ func runModel(t *testing.T, p profile) {
 		cfg.HighWatermark = rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(rt, "watermark")
 		cfg.Seed = rapid.Uint64().Draw(rt, "seed")
 		r := &modelRun{t: rt, p: p, m: newModel(cfg), c: newTest(nopCleanup{t}, cfg), now: 10_000, askers: map[string]string{}}
+		r.c.clearReads = rapid.SampledFrom([]int{0, 1, limits.ClearReads}).Draw(rt, "held back one by one")
 		r.c.tries = rapid.SampledFrom([]int{limits.EvictTries, 1, 0}).Draw(rt, "tries")
 		defer r.c.Close()
 		defer r.c.twin.Close()
@@ -112,6 +113,7 @@ type modelRun struct {
 	askers  map[string]string // by key: the workload for which it was evicted
 	expired []string
 	reused  bool // a range was taken from readers
+	cleared bool // what went with all objects is held back in pieces
 }
 
 // watch notes what the Catalog chose.
@@ -125,6 +127,7 @@ func (r *modelRun) watch(changes []Change) {
 		if ch.Kind == ChangeDrop && ch.Cause == CauseExpire {
 			r.expired = append(r.expired, strings.Clone(ch.Key))
 		}
+		r.cleared = r.cleared || ch.Kind == ChangeClear && ch.Until != 0
 		if ch.Kind == ChangeRelease {
 			for _, rc := range ch.Replicas {
 				r.m.held = slices.DeleteFunc(r.m.held, func(h modelRange) bool {
@@ -551,18 +554,6 @@ func (r *modelRun) silence(t *rapid.T) {
 			c.ping, c.stage, c.reported = r.now, StageActive, false
 		}
 		r.c.Ping(r.now, id)
-	}
-}
-
-func (r *modelRun) matching(t *rapid.T) {
-	prefix, force := rapid.SampledFrom([]string{"", "k", "p/", "k3"}).Draw(t, "prefix"), rapid.Bool().Draw(t, "force")
-	match := func(key string) bool { return strings.HasPrefix(key, prefix) }
-	want := r.m.removeMatching(r.now, match, force)
-	if prefix == "" {
-		match = nil
-	}
-	if got := r.c.RemoveMatching(r.now, match, force); got != want {
-		r.t.Fatalf("removed %d, the model %d", got, want)
 	}
 }
 

@@ -1,56 +1,77 @@
 package catalog
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"mooncake/catalog/alloc"
 	"mooncake/internal/limits"
 )
 
-// A removal of all objects does not take them one by one. A walk looks at them, in slices: what somebody may be reading, and
-// what hangs together with others, goes by itself; the rest is left alone. Then one Change says that everything goes that is
-// older than the walk, but for what it names. Those that stay are few: indexes, lists and free space are made anew from
-// them, and the memory of the others goes back by the span, in slices afterwards.
+// A removal of all objects does not take them one by one. A walk looks at them, in slices: what hangs together with others goes
+// by itself, and so does what somebody may be reading, as long as that is little; the rest is left alone. Then one Change says
+// that everything goes that is older than the walk, but for what it names. Where much was read, it says as well until when all
+// that goes is held back, as if each of these objects had been read last of all. Those that stay are few: indexes, lists and
+// free space are made anew from them, and the memory of the others goes back by the span, in slices afterwards.
 
-// clearing is what readers tell such a walk, which may have passed the object. It is a leaf.
+// clearing is what others tell such a walk, which may have passed the object. It is a leaf.
 type clearing struct {
-	on   atomic.Bool
-	mu   sync.Mutex
-	late []name
-	over bool // there were more
+	on     atomic.Bool
+	mu     sync.Mutex
+	force  bool // leases count for nothing
+	late   []name
+	handed Time // when one that is not among them was handed out last; 0 is never
+	over   bool // there were more of them
 }
 
-// note tells of an object that was read, or changed its replicas. A reader calls it last, under the shard's lock.
-func (l *clearing) note(n name) {
+// read tells of an object that was leased and, unless at is 0, handed out. A reader calls it last, under the shard's lock.
+func (l *clearing) read(n name, at Time) {
 	if !l.on.Load() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over = len(l.late) >= limits.ClearKept; !l.over {
+	switch {
+	case l.force && at == 0:
+	case len(l.late) < limits.ClearKept:
 		l.late = append(l.late, n)
+	case l.force:
+		l.handed = max(l.handed, at)
+	default:
+		l.over = true
 	}
 }
 
-func (l *clearing) begin() {
+// changed tells of an object with other replicas than before.
+func (l *clearing) changed(n name) {
+	if !l.on.Load() {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.late, l.over = nil, false
+	if len(l.late) >= 2*limits.ClearKept {
+		l.over = true
+		return
+	}
+	l.late = append(l.late, n)
+}
+
+func (l *clearing) begin(force bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late, l.handed, l.over, l.force = nil, 0, false, force
 	l.on.Store(true)
 }
 
-// end gives what readers told; false when that is not all.
-func (l *clearing) end() (late []name, all bool) {
+// end gives what was told; false when that is not all.
+func (l *clearing) end() (late []name, handed Time, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.on.Store(false)
-	late, all = l.late, !l.over
+	late, handed, all = l.late, l.handed, !l.over
 	l.late = nil
-	return late, all
+	return late, handed, all
 }
 
 // A clearRun is a removal of all objects under way.
@@ -61,6 +82,7 @@ type clearRun struct {
 	at      cursor
 	kept    []name   // stay
 	left    []string // to be removed by themselves afterwards
+	handed  Time     // when the last was handed out of what goes with all others; 0 when nobody can be at any of it
 	removed int64
 	broken  bool // it does not work out: the slices do the rest
 }
@@ -109,7 +131,7 @@ func (c *Catalog) beginClear(run *clearRun) bool {
 		return false
 	}
 	run.below = c.s.nextReplica
-	c.s.clear.begin()
+	c.s.clear.begin(run.force)
 	return true
 }
 
@@ -140,10 +162,12 @@ func (c *Catalog) clearOne(run *clearRun, n name) {
 		run.kept = append(run.kept, n)
 		return
 	}
-	until, _ := c.held(n, run.now)
-	if until == 0 && r.unit|r.bundle == 0 && r.marks&(markSoftPin|markPart) == 0 && r.replicas == 1 {
+	until, handed := c.held(n, run.now)
+	if c.s.isPlain(r) && (until == 0 || c.s.heldBack.count+len(c.changes) >= c.clearReads) {
 		if !run.force && c.leased(r, run.now) {
 			run.kept = append(run.kept, n)
+		} else {
+			run.handed = max(run.handed, handed)
 		}
 		return
 	}
@@ -155,7 +179,7 @@ func (c *Catalog) clearOne(run *clearRun, n name) {
 		run.kept = append(run.kept, n)
 		return
 	}
-	until, handed := c.held(n, run.now)
+	until, handed = c.held(n, run.now)
 	c.noteDrop(run.now, n, CauseRemove, until, handed)
 	run.removed++
 }
@@ -164,15 +188,10 @@ func (c *Catalog) clearOne(run *clearRun, n name) {
 func (c *Catalog) commitClear(run *clearRun) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.s.shards {
-		c.s.shards[i].mu.Lock() // no reader holds the name of an object that goes
-	}
-	defer func() {
-		for i := range c.s.shards {
-			c.s.shards[i].mu.Unlock()
-		}
-	}()
-	late, all := c.s.clear.end()
+	c.s.lockShards()
+	defer c.s.unlockShards()
+	late, handed, all := c.s.clear.end()
+	run.handed = max(run.handed, handed)
 	if run.broken || !all || !c.clearable() || !c.survivors(run, late) {
 		run.left = nil
 		c.s.arena.unfence()
@@ -187,6 +206,9 @@ func (c *Catalog) commitClear(run *clearRun) bool {
 	}
 	ch := c.note(ChangeClear, run.now)
 	ch.Cause, ch.Below, ch.Replicas = CauseRemove, run.below, c.replicas[at:]
+	if run.handed != 0 {
+		ch.Until, ch.HandedOut = run.handed+Time(c.cfg.LeaseMs), run.handed
+	}
 	c.s.survivors, c.s.cleared, c.s.clearTold = run.kept, 0, c.told()
 	c.commit()
 	run.removed += int64(c.s.cleared)
@@ -252,171 +274,4 @@ func (c *Catalog) survivors(run *clearRun, late []name) bool {
 // isFenced tells whether a name is that of an object from before the walk under way.
 func (s *state) isFenced(n name) bool {
 	return n != 0 && s.arena.isFenced(n) && s.record(n).keyBytes != 0
-}
-
-// applyClear takes every object away that is older than c.Below and not named. Where it was decided all is prepared for that,
-// and nothing is held of one that goes; elsewhere they go one by one.
-func (s *state) applyClear(c *Change, held bool) {
-	if held {
-		s.clearTo(s.survivors)
-		return
-	}
-	for s.tidy(limits.CatalogSliceItems) {
-	}
-	spared := make(map[uint64]struct{}, len(c.Replicas))
-	for i := range c.Replicas {
-		spared[c.Replicas[i].ID] = struct{}{}
-	}
-	var at cursor
-	for n := s.scan(&at); n != 0; n = s.scan(&at) {
-		r := s.record(n)
-		if _, stays := spared[r.id]; stays || r.id >= c.Below {
-			continue
-		}
-		drop := Change{Key: strings.Clone(r.key()), Cause: c.Cause}
-		s.dropDisks(n, &drop)
-		s.removeRecord(n, departure{cause: c.Cause, at: c.Time})
-	}
-}
-
-// clearTo forgets all objects but those given, in the order of their names. All shards are locked, and nothing of an object
-// that goes is in any table but the index, the lists of segments, the ages, and the counts.
-func (s *state) clearTo(kept []name) {
-	before := s.arena.inUse(kindRecord)
-	if s.tell != nil && s.clearTold {
-		s.tellCleared(kept)
-	}
-	s.arena.doom(kept)
-	s.cleared = before - s.arena.inUse(kindRecord)
-	for i := range s.shards {
-		s.shards[i].table = table{}
-	}
-	s.uncount()
-	for _, n := range kept {
-		s.recount(n)
-	}
-	s.owners.collect()
-	s.shares.collect()
-	for _, seg := range s.segments.mounted {
-		s.remakeSpace(seg)
-	}
-	s.remakeAges(kept)
-}
-
-func (s *state) tellCleared(kept []name) {
-	var at cursor
-	for n := s.scanFenced(&at); n != 0; n = s.scanFenced(&at) {
-		if _, stays := slices.BinarySearch(kept, n); !stays {
-			s.went(n)
-		}
-	}
-}
-
-// uncount takes off everything that objects count for.
-func (s *state) uncount() {
-	s.keys, s.several, s.allocated = 0, 0, 0
-	for i := range s.owners.list {
-		s.owners.list[i].objects = 0
-	}
-	var at cursor
-	for bn := s.scanKind(&at, kindBundle); bn != 0; bn = s.scanKind(&at, kindBundle) {
-		s.owners.list[s.bundle(bn).client].objects++
-	}
-	for i := range s.shares.list {
-		sh := &s.shares.list[i]
-		sh.keys, sh.bytes, sh.lostBytes = 0, 0, 0
-	}
-	for i := range s.shares.tenantTable.list {
-		e := &s.shares.tenantTable.list[i]
-		e.objects, e.bytes, e.lostBytes = 0, 0, 0
-	}
-	for _, seg := range s.segments.mounted {
-		seg.head, seg.objects, seg.used = 0, 0, 0
-		seg.counted, seg.walked = 0, 0
-		clear(seg.shares)
-		seg.tenants = segmentTenants{}
-	}
-}
-
-// recount counts an object that stays, and puts it back into the index and the lists of its segments.
-func (s *state) recount(n name) {
-	r := s.record(n)
-	s.owners.list[r.client].objects++
-	s.shares.tenantTable.list[r.tenant].objects++
-	if r.wanted > 1 {
-		s.several++
-	}
-	if r.marks&markStaged == 0 {
-		hash := s.hash(r.key())
-		s.shard(hash).table.insert(hash, n)
-		s.keys++
-		s.shares.list[r.share].keys++
-	}
-	for rn := n; rn != 0; {
-		rep := s.replica(rn)
-		seg := s.segments.list[rep.segment]
-		s.segments.link(s, rn)
-		seg.used += r.size
-		s.allocated += r.size
-		s.charge(seg, r.share, r.size)
-		s.shares.chargeTenant(seg, r.tenant, r.size)
-		rn = rep.more
-	}
-}
-
-// collect forgets the owners of nothing.
-func (t *ownerTable) collect() {
-	for id, n := range t.byID {
-		if t.list[n].objects == 0 {
-			delete(t.byID, id)
-			t.numbers = append(t.numbers, n)
-		}
-	}
-}
-
-// collect forgets the tenants without an object.
-func (t *tenantTable) collect() {
-	for name, n := range t.byName {
-		if t.list[n].objects == 0 {
-			delete(t.byName, name)
-			t.list[n] = tenantEntry{}
-			t.numbers = append(t.numbers, n)
-		}
-	}
-}
-
-// remakeSpace makes free what is neither a replica's nor held back.
-func (s *state) remakeSpace(seg *segment) {
-	taken := make([]alloc.Range, 0, seg.objects+uint64(len(seg.held)))
-	for rn := seg.head; rn != 0; {
-		rep := s.replica(rn)
-		taken = append(taken, alloc.Range{Offset: rep.offset, Size: s.record(rep.owner).size})
-		rn = rep.segNext
-	}
-	for offset := range seg.held {
-		taken = append(taken, alloc.Range{Offset: offset, Size: seg.held[offset].size})
-	}
-	slices.SortFunc(taken, func(a, b alloc.Range) int { return cmp.Compare(a.Offset, b.Offset) })
-	seg.space.Reset(taken)
-}
-
-// remakeAges puts what stays of the objects that are alone, and the units, into ages of their own.
-func (s *state) remakeAges(kept []name) {
-	for _, list := range victimLists {
-		*s.agesOf(list) = ages{list: list}
-	}
-	again := func(n name) {
-		x := s.node(n)
-		if l := s.agesOf(x.list); l != nil {
-			x.prev, x.next = 0, 0
-			l.add(s, n, x.bucket)
-		}
-	}
-	for _, n := range kept {
-		again(n)
-	}
-	var at cursor
-	for n := s.scanKind(&at, kindUnit); n != 0; n = s.scanKind(&at, kindUnit) {
-		again(n)
-	}
 }

@@ -201,6 +201,20 @@ func TestClearMeets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, -1, false, nil},
+		{"many reads, and force", true, func(t *testing.T, c *replayed) {
+			for i := range limits.ClearKept + 10 {
+				if _, _, err := c.Get(now, fmt.Sprint("k", i%9), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, _, err := c.Get(now, "k9", nil); err != nil {
+				t.Fatal(err)
+			}
+		}, 10, false, func(t *testing.T, c *replayed) {
+			if q := c.Segments()[0].Quarantined + c.Segments()[1].Quarantined; q != 1000 {
+				t.Errorf("of the ranges of readers %d bytes are held back", q)
+			}
+		}},
 		{"too many reads", false, func(t *testing.T, c *replayed) {
 			for range limits.ClearKept + 1 {
 				c.Exist(now, "k3")
@@ -299,12 +313,12 @@ func TestClearTellsWhoListens(t *testing.T) {
 	}
 }
 
-// TestClearOfWhatIsRead removes by force what was read just now, and more of it than is held back at once.
+// TestClearOfWhatIsRead removes by force what was read just now, and more of it than is held back one by one: then all is.
 func TestClearOfWhatIsRead(t *testing.T) {
 	c := &replayed{Catalog: New(testConfig()), t: t}
 	t.Cleanup(c.Close)
 	c.mount(1, 1<<30)
-	const read, plain = limits.ClearHeld + 1, 5000
+	const read, plain = limits.ClearReads + 1, 5000
 	for i := range read + plain {
 		key := fmt.Sprint(i)
 		store(t, c, 2, key, one())
@@ -318,7 +332,7 @@ func TestClearOfWhatIsRead(t *testing.T) {
 	if got := c.RemoveMatching(4, nil, true); got != read+plain {
 		t.Errorf("%d went, want %d", got, read+plain)
 	}
-	if st := c.Stats(); st.Keys != 0 || st.AllocatedBytes != 0 || st.QuarantinedBytes != read*100 {
+	if st := c.Stats(); st.Keys != 0 || st.AllocatedBytes != 0 || st.QuarantinedBytes != (read+plain)*100 {
 		t.Errorf("after all: %+v", st)
 	}
 	check(t, c.s)

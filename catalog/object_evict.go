@@ -271,6 +271,7 @@ func (c *Catalog) evict(now Time) bool {
 	}
 	c.noteUnread(now, victims)
 	c.begin()
+	c.expectDrops(victims)
 	for _, n := range victims {
 		c.stats.EvictedKeys++
 		c.stats.EvictedBytes += c.s.record(n).size * uint64(c.s.record(n).replicas)

@@ -10,7 +10,7 @@ func (c *Catalog) Exist(now Time, key string) bool {
 	switch {
 	case n != 0 && c.readable(n) == nil:
 		c.grant(n, now)
-		c.s.clear.note(n)
+		c.s.clear.read(n, 0)
 	case c.hidden(n) || !c.readableOnDisk(key):
 		return false
 	default:
@@ -58,7 +58,7 @@ func (c *Catalog) Get(now Time, key string, dst []Replica) (Object, []Replica, e
 		c.grant(n, now)
 		r := c.s.record(n)
 		raise(&r.handed, int64(now))
-		c.s.clear.note(n)
+		c.s.clear.read(n, now)
 		if r.bundle != 0 {
 			c.noteRead(r.bundle, now)
 		}

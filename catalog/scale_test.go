@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 )
 
 var liveKeys = flag.Int("live_keys", 100_000, "objects that BenchmarkChurn keeps stored")
@@ -87,31 +88,98 @@ func spentNs(b *testing.B) int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkRemoveAll takes a million objects away in one call.
+// BenchmarkRemoveAll takes a million objects away in one call: such as nobody read, such as were all read just now, and these
+// between as many holes. Then a catalog that follows does so.
 func BenchmarkRemoveAll(b *testing.B) {
+	for _, bc := range []struct {
+		name         string
+		read, hollow bool
+	}{{"unread", false, false}, {"read", true, false}, {"read with holes", true, true}} {
+		b.Run(bc.name, func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				removeAll(b, bc.read, bc.hollow)
+			}
+		})
+	}
+}
+
+func removeAll(b *testing.B, read, hollow bool) {
 	const objects = 1_000_000
-	for range b.N {
-		b.StopTimer()
-		c, _ := benchCatalog(b, 0)
-		o := one()
-		for i := range objects {
-			key := fmt.Sprintf("%040x", uint64(i)*0x9e3779b97f4a7c15)
-			if _, err := c.PutStart(2, bob, key, 4096, o, nil); err != nil {
-				b.Fatal(err)
-			}
-			if err := c.PutEnd(3, bob, key, 0, false, ReplicaTypeAll); err != nil {
+	c, _ := benchCatalog(b, 0)
+	twin := New(c.cfg)
+	defer c.Close()
+	defer twin.Close()
+	mount := segmentNo(1, 1<<40)
+	twin.Apply([]Change{{Kind: ChangeMount, Client: alice, Segment: &mount}})
+	c.OnChange(twin.Apply)
+	o := one()
+	put := func(key string) {
+		if _, err := c.PutStart(2, bob, key, 4096, o, nil); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.PutEnd(3, bob, key, 0, false, ReplicaTypeAll); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range objects {
+		key := fmt.Sprintf("%040x", uint64(i)*0x9e3779b97f4a7c15)
+		put(key)
+		if read {
+			if _, _, err := c.Get(4, key, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
-		before := spentNs(b)
-		b.StartTimer()
-		if n := c.RemoveMatching(4, nil, false); n != objects {
-			b.Fatalf("%d objects went, want %d", n, objects)
+		if hollow {
+			put(fmt.Sprint("hole", i))
 		}
-		b.StopTimer()
-		b.ReportMetric(float64(spentNs(b)-before)/objects, "cpu-ns/object")
-		c.Close()
-		b.StartTimer()
+	}
+	for i := 0; hollow && i < objects; i++ {
+		if err := c.Remove(5, fmt.Sprint("hole", i), true); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var changes []Change
+	c.OnChange(func(more []Change) { // the other follows afterwards
+		for i := range more {
+			changes = append(changes, more[i].Clone())
+		}
+	})
+	longest := probe(c)
+	before := spentNs(b)
+	b.StartTimer()
+	n := c.RemoveMatching(6, nil, true)
+	b.StopTimer()
+	b.ReportMetric(float64(spentNs(b)-before)/objects, "cpu-ns/object")
+	b.ReportMetric(float64(longest().Microseconds())/1000, "longest-ms")
+	if n != objects {
+		b.Fatalf("%d objects went, want %d", n, objects)
+	}
+	began := time.Now()
+	twin.Apply(changes)
+	b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "follow-ms")
+}
+
+// probe asks for the lock once a millisecond; the function that it returns ends that and gives the longest wait.
+func probe(c *Catalog) (longest func() time.Duration) {
+	end, result := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		most := time.Duration(0)
+		for {
+			select {
+			case <-end:
+				result <- most
+				return
+			case <-time.After(time.Millisecond):
+				began := time.Now()
+				c.KeyCount()
+				most = max(most, time.Since(began))
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(end)
+		return <-result
 	}
 }
 
@@ -137,6 +205,7 @@ func BenchmarkEvictGroup(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+		longest := probe(c)
 		before := spentNs(b)
 		b.StartTimer()
 		if out := c.Sweep(4); out.EvictedKeys != members {
@@ -144,6 +213,7 @@ func BenchmarkEvictGroup(b *testing.B) {
 		}
 		b.StopTimer()
 		b.ReportMetric(float64(spentNs(b)-before)/1e6, "cpu-ms/group")
+		b.ReportMetric(float64(longest().Microseconds())/1000, "longest-ms")
 		c.Close()
 		b.StartTimer()
 	}

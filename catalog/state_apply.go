@@ -263,7 +263,7 @@ func (s *state) applyReopen(c *Change) {
 	sh.mu.Lock()
 	s.setStatus(n, c.Replicas, ReplicaComplete, ReplicaProcessing)
 	if s.unfinished(n) {
-		r.flags &^= flagSummed
+		r.flags &^= flagSummed | flagTorn // its end marks it again, as that of any other manifest
 	}
 	sh.mu.Unlock()
 	s.voidTickets(c.Replicas)

@@ -87,7 +87,7 @@ func (s *state) joinCopies(n, st name, c *Change) {
 	}
 	s.countLost(n)
 	s.settle(n)
-	s.clear.note(n)
+	s.clear.changed(n)
 }
 
 // liesAt tells whether an object has the replica of an id.

@@ -90,12 +90,29 @@ type hashed struct {
 	one  [1]string
 }
 
-// expect keeps the hash of one key, unless those of several are kept.
+// expect begins a decision about a key: its hash is kept, or found among those that are kept, behind keys that were refused before
+// anybody looked them up.
 func (h *hashed) expect(s *state, key string) {
 	if len(h.keys) < 2 {
 		h.one[0] = key
 		h.keys, h.at, h.list[0] = h.one[:], 0, s.hash(key)
+		return
 	}
+	at := h.at
+	for range h.keys {
+		if sameText(h.keys[at], key) {
+			h.at = at
+			return
+		}
+		if at++; at == len(h.keys) {
+			at = 0
+		}
+	}
+}
+
+// sameText tells whether two keys are the same bytes at the same place.
+func sameText(a, b string) bool {
+	return len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
 }
 
 // forget ends the turn.
@@ -105,7 +122,7 @@ func (h *hashed) forget() { h.keys, h.one[0] = nil, "" }
 func (s *state) hashOf(key string) uint64 {
 	h := &s.hashed
 	for at := h.at; at < min(h.at+2, len(h.keys)); at++ { // this one, or the next
-		if k := h.keys[at]; len(k) == len(key) && unsafe.StringData(k) == unsafe.StringData(key) {
+		if sameText(h.keys[at], key) {
 			h.at = at
 			return h.list[at]
 		}

@@ -109,7 +109,7 @@ func TestTurnWarm(t *testing.T) {
 		for i := range keys {
 			key := keys[i]
 			switch {
-			case i == 5:
+			case i == 5 || i == 6:
 				continue // so the next is not the next
 			case i == 9:
 				key = keys[20] // twice: the later one is refused
@@ -123,12 +123,15 @@ func TestTurnWarm(t *testing.T) {
 			if c.s.hashOf(key) != c.s.hash(key) {
 				t.Fatalf("batch %d, key %d %q has another hash", b, i, key)
 			}
+			if at := c.s.hashed.at; i < limits.CatalogWarmKeys && i != 9 && i != 11 && i != 3 && at != i {
+				t.Fatalf("batch %d, key %d: its hash is looked for at %d", b, i, at)
+			}
 		}
 		turn.End()
 		turn = c.Turn()
 		turn.Warm(keys[:min(each, limits.CatalogWarmKeys)], true)
 		for i, key := range keys {
-			if err := turn.PutEnd(1, bob, key, 0, false, ReplicaTypeAll); (err != nil) != (i == 5) && i != 9 {
+			if err := turn.PutEnd(1, bob, key, 0, false, ReplicaTypeAll); (err != nil) != (i == 5 || i == 6) && i != 9 {
 				t.Fatalf("batch %d, key %d %q: %v", b, i, key, err)
 			}
 		}
@@ -141,8 +144,38 @@ func TestTurnWarm(t *testing.T) {
 		t.Fatalf("the catalog holds %d bytes, too few to be warmed", held)
 	}
 	for i := range batches * each {
-		if want := i%each != 5 && i%each != 3 && i%each != 9; c.Exist(2, name(i)) != want {
+		if want := i%each != 5 && i%each != 6 && i%each != 3 && i%each != 9; c.Exist(2, name(i)) != want {
 			t.Fatalf("key %d of batch %d: there %v, want %v", i%each, i/each, !want, want)
 		}
+	}
+}
+
+// BenchmarkTurnWithRefusals starts and revokes puts in turns of 64 keys, of which none is refused, or the first two are.
+func BenchmarkTurnWithRefusals(b *testing.B) {
+	for _, refused := range []int{0, 2} {
+		b.Run(fmt.Sprint("refused=", refused), func(b *testing.B) {
+			c, names := benchCatalog(b, limits.CatalogWarmKeys)
+			o := one()
+			var buf [1]Replica
+			for b.Loop() {
+				turn := c.Turn()
+				turn.Warm(names, false)
+				for i, key := range names {
+					size := uint64(4096)
+					if i < refused {
+						size = 0
+					}
+					if _, err := turn.PutStart(2, bob, key, size, o, buf[:0]); (err != nil) != (i < refused) {
+						b.Fatal(err)
+					}
+				}
+				turn.End()
+				for _, key := range names[refused:] {
+					if err := c.PutRevoke(2, bob, key, ReplicaTypeAll); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -135,6 +135,10 @@ const PreferredSegmentsMax = 1024
 // some 0.1 ms.
 const CatalogSliceItems = 256
 
+// CatalogChangesKept is how many changes the catalog keeps memory for between two decisions, some megabytes: a group of a hundred
+// thousand members goes in one decision, which takes ten times as much.
+const CatalogChangesKept = 8192
+
 // CatalogEndsSlice is the same for ends of quarantines, of which most are only glanced at.
 const CatalogEndsSlice = 8192
 
@@ -1498,6 +1502,15 @@ const (
 	ClearKept = 8192
 	// ClearHeld bounds the ranges that are held back then, for readers or writers: some ten milliseconds in which everything waits.
 	ClearHeld = 32_768
+	// ClearReads is how many ranges may be held back before a removal of all objects holds back everything that goes with it: each one
+	// by itself costs a microsecond, so these take less than a tenth of a second in slices.
+	ClearReads = 8192
+	// ClearPieceBytes is the size of what is held back then, as long as there are no more than ClearPieces of them: little enough to
+	// be one put's when there is no other room, and so few that they are made, and freed, in some milliseconds.
+	ClearPieceBytes = 16 << 20
+	ClearPieces     = 8192
+	// ClearHoles is how many free ranges may lie between them; where there are more, those smaller than a piece are held back as well.
+	ClearHoles = 32_768
 	// SnapshotWorkUs is how long the making of a snapshot works before it rests for SnapshotRestUs: shorter than the tenth of what a
 	// probe may wait, and a rest that the runtime uses to look at its sockets.
 	SnapshotWorkUs = 1000
