@@ -215,6 +215,9 @@ const (
 	// RPCClientCalls is how many calls of one client may be unanswered; a further one waits. A wheel allows 160 per
 	// connection.
 	RPCClientCalls = 1024
+	// RPCClientRestMs is after which time without a call a client begins to read, so that it lets go of a connection whose other end has
+	// left. Before the next call it looks anyway.
+	RPCClientRestMs = 1000
 	// RPCDialMs is how long a client tries to connect, as a wheel does.
 	RPCDialMs = 30_000
 )
