@@ -51,6 +51,9 @@ func (l *lane) read(t transfer) error {
 	}
 	got := 0
 	if t.acknowledged {
+		if err := l.stream.raiseMark(len(t.body)); err != nil {
+			return err
+		}
 		n, err := l.readStatus(t.body)
 		if err != nil {
 			return err
@@ -98,6 +101,11 @@ func (l *lane) readStatus(body []byte) (int, error) {
 	got := 0
 	for got < statusBytes {
 		n, err := conn.Readv(l.status[got:], body[:min(len(body), limits.DataPieceBytes)])
+		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && l.stream.marked {
+			if err = l.stream.lowerMark(); err == nil {
+				n, err = conn.Readv(l.status[got:], body[:min(len(body), limits.DataPieceBytes)])
+			}
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) && got > 0 {
 				err = io.ErrUnexpectedEOF
