@@ -14,6 +14,7 @@ import (
 // lane is one connection of an initiator. It serves one request at a time.
 type lane struct {
 	stream *stream
+	wholes wholes
 	usedAt time.Time
 	header [requestBytes]byte
 	status [statusBytes]byte
@@ -67,6 +68,8 @@ func (l *lane) read(t transfer) error {
 // write sends header and body and waits for the status. The holder may refuse while the body is still being sent and then
 // closes: sending fails, and the reason lies in the receive buffer.
 func (l *lane) write(t transfer) error {
+	l.wholes.begin(l.stream.conn.TCP(), len(t.body))
+	defer l.wholes.end()
 	sending := l.stream.send(appendRequest(l.header[:0], t.request), t.body)
 	if sending == nil {
 		_, err := l.readStatus(nil)
