@@ -84,6 +84,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, limits.ClientTimeoutMs*time.Millisecond)
 	options := tcp.DefaultOptions()
 	options.RcvLowatBytes = limits.ClientRcvLowatBytes
+	options.SndbufWholeBytes = limits.ClientSndbufWholeBytes
 	options.CongestionControl = cfg.CongestionControl
 	if err := options.Validate(); err != nil {
 		return nil, err

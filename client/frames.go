@@ -110,14 +110,12 @@ func (f *frames) open(ctx context.Context) *rpc.Client {
 	for {
 		f.mu.Lock()
 		if f.conn != nil {
-			select {
-			case <-f.conn.Closed():
-				_ = f.conn.Close() // it has ended already
-				f.conn = nil
-			default:
+			if !f.conn.Ended() {
 				defer f.mu.Unlock()
 				return f.conn
 			}
+			_ = f.conn.Close() // it has ended already
+			f.conn = nil
 		}
 		if f.closed || time.Now().Before(f.notUntil) {
 			f.mu.Unlock()

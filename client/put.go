@@ -38,7 +38,7 @@ func (o *PutOptions) policy() *mooncakev1.PutPolicy {
 
 // Put writes an object.
 func (c *Client) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	defer oneThread(len(data))()
+	defer oneThread(len(data), c.dialer.TakesWhole(len(data)))()
 	return c.room(ctx, c.PutBatch(ctx, []Item{{key, data}}, o)[0], uint64(len(data)))
 }
 

@@ -112,9 +112,10 @@ var writers atomic.Int32
 // scheduler likes to go on in another thread, thus on another processor, and what is copied there is in the caches of the
 // first: a piece of a MiB then takes several times as long to copy. Smaller objects have little to copy, and of larger ones other
 // goroutines move most. Where several calls write at the same time all processors are busy anyway, and handing them from
-// thread to thread costs more than it saves: then none begins to be kept.
-func oneThread(bytes int) (release func()) {
-	if bytes < limits.ClientThreadFromBytes || bytes > limits.ClientPieceBytes {
+// thread to thread costs more than it saves: then none begins to be kept. Nor is it where the send buffer takes the object whole:
+// then there is nothing to wait for while it is copied.
+func oneThread(bytes int, whole bool) (release func()) {
+	if bytes < limits.ClientThreadFromBytes || bytes > limits.ClientPieceBytes || whole {
 		return func() {}
 	}
 	if writers.Add(1) > 1 {

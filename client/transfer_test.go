@@ -10,14 +10,19 @@ import (
 
 // TestOneThread: whoever writes an object of a size for it is counted until the call ends, however it ends.
 func TestOneThread(t *testing.T) {
-	for _, c := range []struct{ bytes, counted int }{
-		{0, 0},
-		{limits.ClientThreadFromBytes - 1, 0},
-		{limits.ClientThreadFromBytes, 1},
-		{limits.ClientPieceBytes, 1},
-		{limits.ClientPieceBytes + 1, 0},
+	for _, c := range []struct {
+		bytes   int
+		whole   bool
+		counted int
+	}{
+		{0, false, 0},
+		{limits.ClientThreadFromBytes - 1, false, 0},
+		{limits.ClientThreadFromBytes, false, 1},
+		{limits.ClientThreadFromBytes, true, 0},
+		{limits.ClientPieceBytes, false, 1},
+		{limits.ClientPieceBytes + 1, false, 0},
 	} {
-		first, second := oneThread(c.bytes), oneThread(c.bytes)
+		first, second := oneThread(c.bytes, c.whole), oneThread(c.bytes, c.whole)
 		if n := int(writers.Load()); n != 2*c.counted {
 			t.Errorf("two calls of %d bytes: %d are counted", c.bytes, n)
 		}

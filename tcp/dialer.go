@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ type DialerConfig struct {
 type Dialer struct {
 	cfg   DialerConfig
 	stats dialerCounters
+	whole atomic.Bool // the connection made last has room for whole bodies
 
 	mu     sync.Mutex
 	peers  map[dataAddress]*peer
@@ -59,6 +61,11 @@ func (d *Dialer) Read(ctx context.Context, target *descriptor.Target, addr uint6
 // After an error any part of them may be.
 func (d *Dialer) Write(ctx context.Context, target *descriptor.Target, addr uint64, data []byte) error {
 	return d.run(ctx, target, transfer{request: request{op: opWrite, addr: addr, size: uint64(len(data))}, body: data})
+}
+
+// TakesWhole tells whether a body of so many bytes is likely to go into a send buffer whole, see Options.SndbufWholeBytes.
+func (d *Dialer) TakesWhole(body int) bool {
+	return body <= d.cfg.Options.SndbufWholeBytes && d.whole.Load() && apart.Load() == 0
 }
 
 // Close closes all idle connections. Requests in progress go on, and close theirs when they end.
@@ -185,5 +192,7 @@ func (d *Dialer) dial(ctx context.Context, address dataAddress) (*lane, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &lane{stream: stream}, nil
+	l := &lane{stream: stream, wholes: d.cfg.Options.newWholes(stream.conn.TCP())}
+	d.whole.Store(l.wholes.most > 0)
+	return l, nil
 }

@@ -68,7 +68,11 @@ func TestRefusedRangesAreNotRetried(t *testing.T) {
 			if err := dialer.Read(ctx, h.target, testBase, make([]byte, 16)); err != nil {
 				t.Fatal(err)
 			}
-			err := dialer.Read(ctx, h.target, testBase+4000, make([]byte, 200))
+			err := dialer.Read(ctx, h.target, testBase+4000, make([]byte, 4<<20))
+			if !errors.Is(err, ErrRefused) {
+				t.Fatalf("large read outside: %v", err)
+			}
+			err = dialer.Read(ctx, h.target, testBase+4000, make([]byte, 200))
 			if !errors.Is(err, ErrRefused) {
 				t.Fatalf("read outside: %v", err)
 			}
@@ -78,8 +82,8 @@ func TestRefusedRangesAreNotRetried(t *testing.T) {
 				t.Fatalf("write outside: %v", err)
 			}
 		}
-		if stats := dialer.Stats(); stats.Retried != 0 || stats.Failed != 6 {
-			t.Errorf("stats %+v, want 6 failed and none retried", stats)
+		if stats := dialer.Stats(); stats.Retried != 0 || stats.Failed != 9 {
+			t.Errorf("stats %+v, want 9 failed and none retried", stats)
 		}
 		unacknowledged := targetFor(h.port, descriptor.TCPUnacknowledged)
 		if err := dialer.Write(ctx, unacknowledged, testBase+4000, make([]byte, 200)); err == nil {
@@ -182,19 +186,21 @@ func TestBrokenHolders(t *testing.T) {
 		"nonsense":      {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrProtocol},
 		"unknown code":  {appendStatus(nil, 77), ErrRefused},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ln := listen(t, "127.0.0.1:0")
-			defer ln.Close()
-			done := make(chan struct{})
-			go func() { playHolder(ln, requestBytes, c.answer); close(done) }()
-			dialer := startDialer(t, DialerConfig{Options: DefaultOptions()})
-			target := targetFor(ln.Addr().(*net.TCPAddr).Port, descriptor.TCPAcknowledged)
-			err := dialer.Read(context.Background(), target, testBase, make([]byte, 16))
-			if !errors.Is(err, c.want) {
-				t.Errorf("read: %v, want %v", err, c.want)
-			}
-			<-done
-		})
+		for _, size := range []int{16, 1 << 20} { // without and with a low-water mark
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				ln := listen(t, "127.0.0.1:0")
+				defer ln.Close()
+				done := make(chan struct{})
+				go func() { playHolder(ln, requestBytes, c.answer); close(done) }()
+				dialer := startDialer(t, DialerConfig{Options: DefaultOptions()})
+				target := targetFor(ln.Addr().(*net.TCPAddr).Port, descriptor.TCPAcknowledged)
+				err := dialer.Read(context.Background(), target, testBase, make([]byte, size))
+				if !errors.Is(err, c.want) {
+					t.Errorf("read: %v, want %v", err, c.want)
+				}
+				<-done
+			})
+		}
 	}
 }
 

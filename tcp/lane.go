@@ -14,6 +14,7 @@ import (
 // lane is one connection of an initiator. It serves one request at a time.
 type lane struct {
 	stream *stream
+	wholes wholes
 	usedAt time.Time
 	header [requestBytes]byte
 	status [statusBytes]byte
@@ -51,6 +52,9 @@ func (l *lane) read(t transfer) error {
 	}
 	got := 0
 	if t.acknowledged {
+		if err := l.stream.raiseMark(len(t.body)); err != nil {
+			return err
+		}
 		n, err := l.readStatus(t.body)
 		if err != nil {
 			return err
@@ -64,6 +68,8 @@ func (l *lane) read(t transfer) error {
 // write sends header and body and waits for the status. The holder may refuse while the body is still being sent and then
 // closes: sending fails, and the reason lies in the receive buffer.
 func (l *lane) write(t transfer) error {
+	l.wholes.begin(l.stream.conn.TCP(), len(t.body))
+	defer l.wholes.end()
 	sending := l.stream.send(appendRequest(l.header[:0], t.request), t.body)
 	if sending == nil {
 		_, err := l.readStatus(nil)
@@ -98,6 +104,11 @@ func (l *lane) readStatus(body []byte) (int, error) {
 	got := 0
 	for got < statusBytes {
 		n, err := conn.Readv(l.status[got:], body[:min(len(body), limits.DataPieceBytes)])
+		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && l.stream.marked {
+			if err = l.stream.lowerMark(); err == nil {
+				n, err = conn.Readv(l.status[got:], body[:min(len(body), limits.DataPieceBytes)])
+			}
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) && got > 0 {
 				err = io.ErrUnexpectedEOF

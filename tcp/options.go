@@ -28,6 +28,9 @@ type Options struct {
 	SndbufBytes int
 	// SndbufLocalBytes is the same for peers on this machine. 0 gives them what others get.
 	SndbufLocalBytes int
+	// SndbufWholeBytes lets a body of up to so many bytes that an initiator writes go into the send buffer whole: for a holder on this
+	// machine, where the process may have so large a buffer, and while it writes no other body. 0 is off.
+	SndbufWholeBytes int
 	// YieldForBody gives up the processor once when a header came without its body, see rawconn.
 	YieldForBody bool
 	// CongestionControl names the algorithm for our sockets. Empty leaves it to the system.
@@ -53,6 +56,9 @@ func (o Options) Validate() error {
 		return fmt.Errorf("data_sndbuf %d is not between 0 and %d", o.SndbufBytes, limits.DataSndbufBytesMax)
 	case o.SndbufLocalBytes < 0 || o.SndbufLocalBytes > limits.DataSndbufBytesMax:
 		return fmt.Errorf("data_sndbuf_local %d is not between 0 and %d", o.SndbufLocalBytes, limits.DataSndbufBytesMax)
+	}
+	if o.SndbufWholeBytes < 0 || o.SndbufWholeBytes > limits.DataSndbufBytesMax {
+		return fmt.Errorf("a send buffer for bodies of %d bytes is not between 0 and %d", o.SndbufWholeBytes, limits.DataSndbufBytesMax)
 	}
 	return checkCongestionControl(o.CongestionControl)
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -44,4 +45,11 @@ func setSndbuf(fd, bytes int) error {
 		}
 	}
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bytes)
+}
+
+// setBuffer sets the send buffer of a connection, whatever the system's limit is. It is an error where that is not allowed.
+func setBuffer(conn *net.TCPConn, bytes int) error {
+	return onSocket(conn, func(fd uintptr) error {
+		return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, bytes)
+	})
 }

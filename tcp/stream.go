@@ -19,6 +19,7 @@ type stream struct {
 	progress   time.Duration
 	readUntil  time.Time // the read deadline that the connection has
 	writeUntil time.Time // and its write deadline
+	marked     bool      // raiseMark has raised the low-water mark
 }
 
 func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, error) {
@@ -40,8 +41,9 @@ func newStream(conn *net.TCPConn, o Options, progress time.Duration) (*stream, e
 // receive fills dst and returns how much of it was filled. The wait for each piece is bounded by progress; the low-water mark
 // is as before when it returns without an error. The read deadline stays: whoever waits for longer than that lifts it.
 func (s *stream) receive(dst []byte) (int, error) {
+	s.marked = false // what follows has a mark of its own
 	if len(dst) == 0 {
-		return 0, nil
+		return 0, s.conn.SetRcvLowat(1)
 	}
 	mark := 0
 	if len(dst) >= limits.DataRcvLowatFromBytes {
@@ -80,13 +82,29 @@ func (s *stream) readBy(until time.Time) error {
 	return s.conn.SetReadDeadline(until)
 }
 
+// raiseMark lets whoever waits for the status of a large body sleep until a good part of the body is there as well. A holder that
+// refuses hangs up after the status, which ends the wait.
+func (s *stream) raiseMark(body int) error {
+	if s.lowatBytes == 0 || body < limits.DataRcvLowatFromBytes {
+		return nil
+	}
+	s.marked = true
+	return s.conn.SetRcvLowat(min(s.lowatBytes, statusBytes+body))
+}
+
+// lowerMark prepares for a look at what the low-water mark was hiding.
+func (s *stream) lowerMark() error {
+	s.marked = false
+	if err := s.conn.SetRcvLowat(1); err != nil {
+		return err
+	}
+	return s.readBy(time.Now().Add(limits.DataGlanceMs * time.Millisecond))
+}
+
 // glance reads what the low-water mark was hiding: a peer that sends less than the mark in all that time is slow, one
 // that sends nothing is stuck.
 func (s *stream) glance(dst []byte) (int, error) {
-	if err := s.conn.SetRcvLowat(1); err != nil {
-		return 0, err
-	}
-	if err := s.readBy(time.Now().Add(limits.DataGlanceMs * time.Millisecond)); err != nil {
+	if err := s.lowerMark(); err != nil {
 		return 0, err
 	}
 	n, err := s.conn.Read(dst)

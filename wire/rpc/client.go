@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -28,25 +27,38 @@ type ClientConfig struct {
 }
 
 // Client is one connection to a server. Its methods may be called from any number of goroutines; their calls share the
-// connection without waiting for one another.
+// connection without waiting for one another. See reading.go for who reads their replies.
 type Client struct {
 	raw   *rawconn.Conn
-	in    inbox
+	in    inbox // belongs to whoever reads
 	out   output
 	sent  atomic.Uint64
 	slots chan struct{} // one per unanswered call
-	done  chan struct{} // the reader has ended
+	done  chan struct{} // the connection has ended, and nobody reads
 
-	mu      sync.Mutex
-	waiting map[uint32]chan reply // nil: the caller has given up, the reply is to be dropped
-	nextSeq uint32
-	err     error // why the connection ended
+	mu          sync.Mutex
+	waiting     map[uint32]*call // nil: the caller has given up, the reply is to be dropped
+	nextSeq     uint32
+	err         error // why the connection ended
+	reading     bool  // somebody reads
+	reader      *call // who that is; nil: nobody, or a goroutine of the client's own
+	interrupted bool  // the read deadline is past, because the reader's caller gives up
+	rest        *time.Timer
+	resting     bool   // rest is running
+	restSeq     uint32 // nextSeq when it began
+}
+
+// call is one that has no answer yet.
+type call struct {
+	word  chan reply // what others tell it: that it reads from now on, and its answer; nil while it reads from its start on
+	reply *reply     // the answer, if it has read that itself
 }
 
 type reply struct {
-	code uint8
-	body []byte
-	err  error
+	code  uint8
+	body  []byte
+	err   error
+	reads bool // no answer: who gets this reads from now on
 }
 
 // Dial connects to addr (host:port).
@@ -75,12 +87,14 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 		in:      inbox{limit: cfg.FrameBytesMax},
 		slots:   make(chan struct{}, limits.RPCClientCalls),
 		done:    make(chan struct{}),
-		waiting: map[uint32]chan reply{},
+		waiting: map[uint32]*call{},
 	}
 	// What waits to be sent is bounded by the slots.
 	c.out = output{raw: raw, requests: true, stall: cfg.StallTimeout, limit: math.MaxInt, sent: &c.sent}
 	c.out.idle.L = &c.out.mu
-	go c.read() // Close ends it and waits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restLocked()
 	return c, nil
 }
 
@@ -98,20 +112,24 @@ func (c *Client) Call(ctx context.Context, functionID uint32, body []byte) (code
 	case <-c.done:
 		return 0, nil, c.reason()
 	}
-	answer := make(chan reply, 1)
-	seq, err := c.register(answer)
+	seq, own, reads, err := c.register()
 	if err != nil {
 		<-c.slots
 		return 0, nil, err
 	}
-	if c.out.post(frame{seq: seq, functionID: functionID, body: body}) != nil {
-		<-c.done // the reader wakes up and tells every waiting call
+	// If it fails the connection has ended, which whoever reads finds out and tells every call that waits.
+	_ = c.out.post(frame{seq: seq, functionID: functionID, body: body})
+	if reads {
+		return c.readOwn(ctx, seq, own)
 	}
 	select {
-	case r := <-answer:
+	case r := <-own.word:
+		if r.reads {
+			return c.readOwn(ctx, seq, own)
+		}
 		return r.code, r.body, r.err
 	case <-ctx.Done():
-		c.giveUp(seq)
+		c.giveUp(seq, own)
 		return 0, nil, ctx.Err()
 	}
 }
@@ -130,29 +148,41 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// register numbers a call. Numbers of calls that wait since four billion calls are passed over.
-func (c *Client) register(answer chan reply) (uint32, error) {
+// register numbers a call, and lets it read if nobody does. Numbers of calls that wait since four billion calls are passed over.
+func (c *Client) register() (seq uint32, own *call, reads bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return 0, c.err
+		return 0, nil, false, c.err
+	}
+	own = &call{}
+	if reads = !c.reading; reads {
+		c.reading, c.reader = true, own
+	} else {
+		own.word = make(chan reply, callWords)
 	}
 	for {
-		seq := c.nextSeq
+		seq = c.nextSeq
 		c.nextSeq++
 		if _, taken := c.waiting[seq]; !taken {
-			c.waiting[seq] = answer
-			return seq, nil
+			c.waiting[seq] = own
+			return seq, own, reads, nil
 		}
 	}
 }
 
-// giveUp lets the reply of seq be dropped when it comes.
-func (c *Client) giveUp(seq uint32) {
+// callWords is how much a call can be told before it listens: that it reads, and its answer.
+const callWords = 2
+
+// giveUp lets the reply of seq be dropped when it comes. A call that was just told to read tells another one.
+func (c *Client) giveUp(seq uint32, own *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.waiting[seq]; ok {
 		c.waiting[seq] = nil
+	}
+	if c.reader == own {
+		c.handOverLocked()
 	}
 }
 
@@ -162,69 +192,31 @@ func (c *Client) reason() error {
 	return c.err
 }
 
-// fail ends the connection and tells every call that waits. Only the first reason counts.
+// fail ends the connection and tells every call that waits. Only the first reason counts. Whoever reads finds it out.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.err = err
+		c.rest.Stop()
 	}
 	c.raw.Close()
-	for seq, answer := range c.waiting {
-		if answer != nil {
-			answer <- reply{err: c.err}
+	for seq, other := range c.waiting {
+		if other != nil && other != c.reader {
+			other.word <- reply{err: c.err}
 		}
 		delete(c.waiting, seq)
 	}
-}
-
-// read delivers replies until the connection ends.
-func (c *Client) read() {
-	defer close(c.done)
-	err := c.readReplies()
-	if own := c.out.close(); own != nil {
-		err = own
-	}
-	c.fail(err)
-}
-
-func (c *Client) readReplies() error {
-	for {
-		n, err := c.raw.Read(c.in.space())
-		if err != nil {
-			return fmt.Errorf("server %v: %w", c.raw.RemoteAddr(), err)
-		}
-		c.in.filled(n)
-		for {
-			f, ok, err := c.in.next()
-			if err != nil {
-				return fmt.Errorf("server %v: %w", c.raw.RemoteAddr(), err)
-			}
-			if !ok {
-				break
-			}
-			if err := c.deliver(f); err != nil {
-				return fmt.Errorf("server %v: %w", c.raw.RemoteAddr(), err)
-			}
-		}
-		if err := c.in.settle(); err != nil {
-			return err
-		}
+	if !c.reading {
+		c.endLocked()
 	}
 }
 
-// deliver hands one reply to its call.
-func (c *Client) deliver(f frame) error {
-	c.mu.Lock()
-	answer, known := c.waiting[f.seq]
-	delete(c.waiting, f.seq)
-	c.mu.Unlock()
-	if !known {
-		return errSequence
+// endLocked says that the connection has ended and that nobody reads.
+func (c *Client) endLocked() {
+	select {
+	case <-c.done:
+	default:
+		close(c.done)
 	}
-	if answer != nil {
-		answer <- reply{code: f.code, body: bytes.Clone(f.body)}
-	}
-	<-c.slots
-	return nil
 }

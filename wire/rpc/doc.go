@@ -8,6 +8,9 @@
 // one buffer and writes once. A request may be parked: its reply comes later, from any goroutine, by Conn.Reply, which
 // never waits for the peer.
 //
+// The only call under way of a Client reads its own answer, on its caller's goroutine; where several are under way one of them
+// reads for all, and lets another one go on when it is answered or given up. A client at rest begins to read after a while.
+//
 // Invariants:
 //   - Frames of one connection never interleave; each request gets at most one reply, in any order.
 //   - Memory follows the bytes that arrived, never a length that was announced.
@@ -15,6 +18,7 @@
 //   - An idle connection is never dropped, unless asked for; a half frame is, after a while.
 //   - A broken frame (magic, version, serialization, size) closes the connection without an answer. Everything else,
 //     an unknown function included, is answered and the connection goes on.
+//   - While a call of a Client waits for its answer somebody reads, and never more than one.
 //   - When Server.Serve or Client.Close returns, none of their goroutines is left.
 //
 // Lock order: port.mu before output.mu. Server.mu and Client.mu are held together with no other.
