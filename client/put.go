@@ -55,7 +55,9 @@ func (c *Client) PutBatch(ctx context.Context, items []Item, o PutOptions) []err
 	}
 	err := c.try(ctx, func(ctx context.Context, number int) error {
 		if number > 0 { // an earlier try may have begun them
-			c.revoke(ctx, keysOf(items, todo), o.Upsert)
+			if err := c.revoke(ctx, keysOf(items, todo), o.Upsert); err != nil {
+				return err
+			}
 		}
 		left, err := c.putOnce(ctx, items, todo, &o, errs)
 		todo = left
@@ -192,19 +194,25 @@ func (c *Client) sameCopy(ctx context.Context, key string, given []*mooncakev1.P
 	return false, nil
 }
 
-// revoke gives up writes that may have been begun. What it cannot do the master's timers will.
-func (c *Client) revoke(ctx context.Context, keys []string, upsert bool) {
-	_ = c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+// revoke gives up writes that may have been begun. Who begins them anew must know that this was done, since a master that leads only
+// now would take them for those of another; so what another try may help against is an error. What cannot be done at all the
+// master's timers will do.
+func (c *Client) revoke(ctx context.Context, keys []string, upsert bool) error {
+	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		_, err := mooncakev1.NewObjectsClient(conn).Revoke(ctx, &mooncakev1.RevokeRequest{Client: c.id, Tenant: c.cfg.Tenant, Keys: keys, Upsert: upsert})
 		return err
 	})
+	if errors.As(err, new(again)) || ctx.Err() != nil {
+		return err
+	}
+	return nil
 }
 
-// revokeLate is revoke when the caller's time is over.
+// revokeLate is revoke when the caller's time is over. What it cannot do the master's timers will.
 func (c *Client) revokeLate(ctx context.Context, keys []string, upsert bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.ClientPauseMaxMs*1e6)
 	defer cancel()
-	c.revoke(ctx, keys, upsert)
+	_ = c.revoke(ctx, keys, upsert)
 }
 
 // Progress is told how much of an object has passed, by the goroutine that called. It may be nil.
@@ -224,7 +232,9 @@ func (c *Client) PutStream(ctx context.Context, key string, size uint64, from io
 	var placed []*mooncakev1.Placement
 	err := c.try(ctx, func(ctx context.Context, number int) error {
 		if number > 0 {
-			c.revoke(ctx, []string{key}, o.Upsert)
+			if err := c.revoke(ctx, []string{key}, o.Upsert); err != nil {
+				return err
+			}
 		}
 		return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 			reply, err := mooncakev1.NewObjectsClient(conn).Start(ctx, &mooncakev1.StartRequest{
