@@ -89,7 +89,7 @@ func (c *Catalog) Apply(changes []Change) {
 
 // begin starts the writing down of a decision. What a large one needed is not kept for the next.
 func (c *Catalog) begin() {
-	if cap(c.changes) > limits.CatalogChangesKept {
+	if max(cap(c.changes), cap(c.replicas)) > limits.CatalogChangesKept || cap(c.text) > limits.CatalogTextKept {
 		c.changes, c.replicas, c.text = nil, nil, nil
 	}
 	clear(c.changes)
@@ -97,12 +97,13 @@ func (c *Catalog) begin() {
 }
 
 // expectDrops makes room at once for the decision that so many objects go: growing while it is written down costs more than all
-// the rest. Their keys are taken for as long as the first.
+// the rest.
 func (c *Catalog) expectDrops(list []name) {
-	if len(list) > 0 {
-		c.changes, c.replicas = slices.Grow(c.changes, len(list)), slices.Grow(c.replicas, len(list))
-		c.text = slices.Grow(c.text, len(list)*len(c.s.record(list[0]).key()))
+	keys := 0
+	for _, n := range list {
+		keys += int(c.s.record(n).keyBytes)
 	}
+	c.changes, c.replicas, c.text = slices.Grow(c.changes, len(list)), slices.Grow(c.replicas, len(list)), slices.Grow(c.text, keys)
 }
 
 // note adds a Change to the decision. The result is valid until the next note.

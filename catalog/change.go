@@ -51,7 +51,8 @@ const (
 	// ChangeSum gives Key the Sum that was found in Replicas[0], a complete replica of it.
 	ChangeSum
 	// ChangeClear takes every object away whose first replica has an id below Below, but for those whose first replica is in
-	// Replicas. Their ranges are free at once, or go into quarantine until Until: all that is neither free nor of an object that stays.
+	// Replicas. Their ranges are free at once, or go into quarantine until Until: all that is neither free nor of an object that stays,
+	// in pieces of Size. Replicas without an id name the ranges to which that is limited, if there are any.
 	ChangeClear
 )
 

@@ -47,7 +47,7 @@
 //     leaves what others reserved free, unless the rules changed or memory went: then it makes neither worse, and Sweep mends it.
 //   - All objects go by one Change where little stays (see clearing); who looks while they are gone through sees each of them until
 //     that Change, and what he reads stays as long as his lease, or is held back if the removal is by force. Where many are being read,
-//     all that goes is held back until the last lease is over, in pieces.
+//     it is held back in pieces until the last lease is over, those with a byte of it.
 //   - What outlives the life that its workload gives it goes like a forced removal, whoever reads it.
 //
 // # Locks

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,8 +13,8 @@ import (
 
 // A removal of all objects does not take them one by one. A walk looks at them, in slices: what hangs together with others goes
 // by itself, and so does what somebody may be reading, as long as that is little; the rest is left alone. Then one Change says
-// that everything goes that is older than the walk, but for what it names. Where much was read, it says as well until when all
-// that goes is held back, as if each of these objects had been read last of all. Those that stay are few: indexes, lists and
+// that everything goes that is older than the walk, but for what it names. Where much was read, it says as well which pieces of
+// segments are held back, those with a byte of it, until the last of all its leases is over. Those that stay are few: indexes, lists and
 // free space are made anew from them, and the memory of the others goes back by the span, in slices afterwards.
 
 // clearing is what others tell such a walk, which may have passed the object. It is a leaf.
@@ -83,14 +85,47 @@ type clearRun struct {
 	kept    []name   // stay
 	left    []string // to be removed by themselves afterwards
 	handed  Time     // when the last was handed out of what goes with all others; 0 when nobody can be at any of it
+	piece   uint64   // size of the pieces that are held back for that
+	read    map[pieceOf]struct{}
+	unknown bool // any piece may be one of them
 	removed int64
 	broken  bool // it does not work out: the slices do the rest
+}
+
+// A pieceOf is a piece of a segment, by the segment's number.
+type pieceOf struct {
+	segment uint32
+	index   uint64
+}
+
+// readAt notes that somebody may be reading a plain object that goes with all others.
+func (run *clearRun) readAt(rep *replica, size uint64, handed Time) {
+	run.handed = max(run.handed, handed)
+	for i := rep.offset / run.piece; i <= (rep.offset+max(size, 1)-1)/run.piece; i++ {
+		run.read[pieceOf{rep.segment, i}] = struct{}{}
+	}
+}
+
+// pieces appends the pieces that were read, as ranges, those beside each other as one.
+func (c *Catalog) pieces(run *clearRun, dst []ReplicaChange) []ReplicaChange {
+	all := slices.Collect(maps.Keys(run.read))
+	slices.SortFunc(all, func(a, b pieceOf) int {
+		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.index, b.index))
+	})
+	for i, p := range all {
+		if i > 0 && p.segment == all[i-1].segment && p.index == all[i-1].index+1 {
+			dst[len(dst)-1].Size += run.piece
+			continue
+		}
+		dst = append(dst, ReplicaChange{Segment: c.s.segments.list[p.segment].info.ID, Offset: p.index * run.piece, Size: run.piece})
+	}
+	return dst
 }
 
 // clearAll removes all objects that may go; false when they have to go one by one, those that are left.
 func (c *Catalog) clearAll(now Time, force bool) (removed int64, done bool) {
 	c.inSlices(c.s.arena.mend)
-	run := clearRun{now: now, force: force}
+	run := clearRun{now: now, force: force, read: map[pieceOf]struct{}{}}
 	if !c.beginClear(&run) {
 		return 0, false
 	}
@@ -131,6 +166,7 @@ func (c *Catalog) beginClear(run *clearRun) bool {
 		return false
 	}
 	run.below = c.s.nextReplica
+	run.piece = clearPiece(c.s.capacity)
 	c.s.clear.begin(run.force)
 	return true
 }
@@ -166,8 +202,8 @@ func (c *Catalog) clearOne(run *clearRun, n name) {
 	if c.s.isPlain(r) && (until == 0 || c.s.heldBack.count+len(c.changes) >= c.clearReads) {
 		if !run.force && c.leased(r, run.now) {
 			run.kept = append(run.kept, n)
-		} else {
-			run.handed = max(run.handed, handed)
+		} else if until != 0 {
+			run.readAt(c.s.replica(n), r.size, handed)
 		}
 		return
 	}
@@ -191,7 +227,7 @@ func (c *Catalog) commitClear(run *clearRun) bool {
 	c.s.lockShards()
 	defer c.s.unlockShards()
 	late, handed, all := c.s.clear.end()
-	run.handed = max(run.handed, handed)
+	run.handed, run.unknown = max(run.handed, handed), handed != 0
 	if run.broken || !all || !c.clearable() || !c.survivors(run, late) {
 		run.left = nil
 		c.s.arena.unfence()
@@ -205,10 +241,14 @@ func (c *Catalog) commitClear(run *clearRun) bool {
 		}
 	}
 	ch := c.note(ChangeClear, run.now)
-	ch.Cause, ch.Below, ch.Replicas = CauseRemove, run.below, c.replicas[at:]
+	ch.Cause, ch.Below = CauseRemove, run.below
 	if run.handed != 0 {
-		ch.Until, ch.HandedOut = run.handed+Time(c.cfg.LeaseMs), run.handed
+		ch.Until, ch.HandedOut, ch.Size = run.handed+Time(c.cfg.LeaseMs), run.handed, run.piece
+		if !run.unknown {
+			c.replicas = c.pieces(run, c.replicas)
+		}
 	}
+	ch.Replicas = c.replicas[at:]
 	c.s.survivors, c.s.cleared, c.s.clearTold = run.kept, 0, c.told()
 	c.commit()
 	run.removed += int64(c.s.cleared)
@@ -268,7 +308,7 @@ func (c *Catalog) survivors(run *clearRun, late []name) bool {
 	}
 	slices.Sort(kept)
 	run.kept = slices.Compact(kept)
-	return true
+	return len(run.kept) <= 3*limits.ClearKept // the Change names them, and has to fit into a record of the log
 }
 
 // isFenced tells whether a name is that of an object from before the walk under way.

@@ -202,3 +202,49 @@ func TestClearHoldsHoles(t *testing.T) {
 	c.compare()
 	c.OnObject(c.told.hear)
 }
+
+// TestClearLeavesTheRest removes all objects by force while few are being read, more than go one by one: only the pieces with a byte
+// of theirs are held back, and as long as there is other room nobody gets what was read.
+func TestClearLeavesTheRest(t *testing.T) {
+	const now, objects, size, room = 30_000, 200, 2_500_000, 256_000_000
+	c := newTest(t, testConfig())
+	c.clearReads = 0
+	c.mount(2, room)
+	for i := range objects {
+		key := fmt.Sprint(i)
+		if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
+	}
+	var read []Replica
+	for _, key := range []string{"3", "50", "51"} {
+		var err error
+		if _, read, err = c.Get(now, key, read); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.RemoveMatching(now+200, nil, true)
+	c.compare()
+	if st := c.Stats(); st.QuarantinedBytes < 3*size || st.QuarantinedBytes > 6*limits.ClearPieceBytes {
+		t.Errorf("%d bytes are held back for three objects of %d", st.QuarantinedBytes, size)
+	}
+	stored := 0
+	for ; ; stored++ {
+		placed, err := c.PutStart(now+300, bob, fmt.Sprint("next", stored), size, one(), nil)
+		if err != nil || c.Stats().HandOutReuses > 0 {
+			break
+		}
+		for _, p := range placed {
+			for _, r := range read {
+				if p.Segment == r.Segment && p.Offset < r.Offset+size && r.Offset < p.Offset+size {
+					t.Fatalf("%+v lies on %+v, which is being read", p, r)
+				}
+			}
+		}
+	}
+	if stored < objects-6*limits.ClearPieceBytes/size-2 {
+		t.Errorf("only %d objects found room that nobody was reading", stored)
+	}
+	c.compare()
+}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,11 +18,11 @@ func (s *state) isPlain(r *record) bool {
 
 // applyClear takes every object away that is older than c.Below and not named. Where it was decided all is prepared for that.
 func (s *state) applyClear(c *Change, held bool) {
-	d := departure{cause: c.Cause, at: c.Time, until: c.Until, handed: c.HandedOut}
 	if held {
-		s.clearTo(s.survivors, d)
+		s.clearTo(s.survivors, c)
 		return
 	}
+	d := departure{cause: c.Cause, at: c.Time, until: c.Until, handed: c.HandedOut}
 	s.segments.settle()
 	for s.tidy(limits.CatalogSliceItems) || s.reaccount(limits.CatalogSliceItems) || s.arena.mend() {
 	}
@@ -37,7 +38,7 @@ func (s *state) applyClear(c *Change, held bool) {
 	s.arena.fence(kindRecord)
 	s.clearTold = true
 	s.lockShards()
-	s.clearTo(kept, d)
+	s.clearTo(kept, c)
 	s.unlockShards()
 	for s.arena.mend() {
 	}
@@ -48,7 +49,9 @@ func (s *state) applyClear(c *Change, held bool) {
 func (s *state) partForClear(c *Change) (kept, others []name) {
 	spared := make(map[uint64]struct{}, len(c.Replicas))
 	for i := range c.Replicas {
-		spared[c.Replicas[i].ID] = struct{}{}
+		if c.Replicas[i].ID != 0 {
+			spared[c.Replicas[i].ID] = struct{}{}
+		}
 	}
 	alone := s.disks.count.Load() == 0 && !s.shares.expires
 	var at cursor
@@ -64,7 +67,7 @@ func (s *state) partForClear(c *Change) (kept, others []name) {
 }
 
 // clearTo forgets all objects but those given, in the order of their names, which must be plain. All shards are locked.
-func (s *state) clearTo(kept []name, d departure) {
+func (s *state) clearTo(kept []name, c *Change) {
 	before := s.arena.inUse(kindRecord)
 	if s.tell != nil && s.clearTold {
 		s.tellCleared(kept)
@@ -80,7 +83,7 @@ func (s *state) clearTo(kept []name, d departure) {
 	}
 	s.owners.collect()
 	s.shares.collect()
-	s.remakeSpaces(d)
+	s.remakeSpaces(c)
 	s.remakeAges(kept)
 }
 
@@ -179,9 +182,20 @@ func (t *tenantTable) collect() {
 	}
 }
 
-// remakeSpaces makes free what is neither a replica's nor held back; what was another replica's is held back now if d says so.
-func (s *state) remakeSpaces(d departure) {
-	h := holding{departure: d, piece: max(limits.ClearPieceBytes, s.capacity/limits.ClearPieces)}
+// remakeSpaces makes free what is neither a replica's nor held back; what was another replica's is held back now where c says so.
+func (s *state) remakeSpaces(c *Change) {
+	h := holding{heldRange: heldRange{until: c.Until, handed: c.HandedOut}, piece: c.Size}
+	if h.piece < limits.ClearPieceBytes || h.piece > math.MaxInt64 {
+		h.piece = clearPiece(s.capacity) // of a record that does not say
+	}
+	for i := range c.Replicas {
+		if rc := &c.Replicas[i]; rc.ID == 0 {
+			if h.only == nil {
+				h.only = map[UUID][]alloc.Range{}
+			}
+			h.only[rc.Segment] = append(h.only[rc.Segment], alloc.Range{Offset: rc.Offset, Size: rc.Size})
+		}
+	}
 	holes := 0
 	for _, seg := range s.segments.mounted {
 		holes += seg.space.FreeExtents()
@@ -200,30 +214,47 @@ func (s *state) remakeSpaces(d departure) {
 			taken = append(taken, alloc.Range{Offset: offset, Size: seg.held[offset].size})
 		}
 		slices.SortFunc(taken, func(a, b alloc.Range) int { return cmp.Compare(a.Offset, b.Offset) })
-		if d.until != 0 {
+		if h.until != 0 {
 			taken = s.holdGone(seg, taken, &h)
 		}
 		seg.space.Reset(taken)
 	}
 }
 
+// clearPiece is the size of the pieces in which memory of so many bytes is held back.
+func clearPiece(capacity uint64) uint64 {
+	return max(limits.ClearPieceBytes, capacity/limits.ClearPieces)
+}
+
 // A holding is how the ranges of many objects that go are held back: not one by one but in pieces, each of which a put in need may
 // have.
 type holding struct {
-	departure
+	heldRange
 	piece uint64
-	holes uint64 // what was free is held back as well where it is smaller
+	holes uint64                 // what was free is held back as well where it is smaller
+	only  map[UUID][]alloc.Range // nil is everywhere; in the order of addresses
 }
 
 // holdGone holds back what is neither free nor among the ranges given, which are in the order of addresses, and returns these and
 // the new ones in that order.
 func (s *state) holdGone(seg *segment, taken []alloc.Range, h *holding) (all []alloc.Range) {
 	at, next := uint64(0), 0
+	only := h.only[seg.info.ID]
+	wanted := func() bool { // whether what is at is held back: ranges of only are whole pieces
+		for len(only) > 0 && at >= only[0].Offset && at-only[0].Offset >= only[0].Size {
+			only = only[1:]
+		}
+		return h.only == nil || len(only) > 0 && at >= only[0].Offset
+	}
 	hold := func(end uint64) { // from at
 		for at < end {
 			size := min(end, (at/h.piece+1)*h.piece) - at
-			s.heldBack.add(seg, at, heldRange{size: size, until: h.until, handed: h.handed})
-			all = append(all, alloc.Range{Offset: at, Size: size})
+			if wanted() {
+				held := h.heldRange
+				held.size = size
+				s.heldBack.add(seg, at, held)
+				all = append(all, alloc.Range{Offset: at, Size: size})
+			}
 			at += size
 		}
 	}

@@ -195,17 +195,12 @@ func (c *Client) sameCopy(ctx context.Context, key string, given []*mooncakev1.P
 }
 
 // revoke gives up writes that may have been begun. Who begins them anew must know that this was done, since a master that leads only
-// now would take them for those of another; so what another try may help against is an error. What cannot be done at all the
-// master's timers will do.
+// now would take them for those of another.
 func (c *Client) revoke(ctx context.Context, keys []string, upsert bool) error {
-	err := c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return c.ask(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		_, err := mooncakev1.NewObjectsClient(conn).Revoke(ctx, &mooncakev1.RevokeRequest{Client: c.id, Tenant: c.cfg.Tenant, Keys: keys, Upsert: upsert})
 		return err
 	})
-	if errors.As(err, new(again)) || ctx.Err() != nil {
-		return err
-	}
-	return nil
 }
 
 // revokeLate is revoke when the caller's time is over. What it cannot do the master's timers will.

@@ -115,7 +115,11 @@ func (l *lane) readStatus(body []byte) (int, error) {
 			}
 			return 0, explainSilence(err, l.stream.progress)
 		}
-		got += n
+		if got += n; got < statusBytes && l.stream.marked { // the mark may be more than what is still to come
+			if err := l.stream.dropMark(); err != nil {
+				return 0, err
+			}
+		}
 	}
 	if err := parseStatus(&l.status); err != nil {
 		return 0, err

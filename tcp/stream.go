@@ -94,11 +94,16 @@ func (s *stream) raiseMark(body int) error {
 
 // lowerMark prepares for a look at what the low-water mark was hiding.
 func (s *stream) lowerMark() error {
-	s.marked = false
-	if err := s.conn.SetRcvLowat(1); err != nil {
+	if err := s.dropMark(); err != nil {
 		return err
 	}
 	return s.readBy(time.Now().Add(limits.DataGlanceMs * time.Millisecond))
+}
+
+// dropMark has the reader woken by every byte.
+func (s *stream) dropMark() error {
+	s.marked = false
+	return s.conn.SetRcvLowat(1)
 }
 
 // glance reads what the low-water mark was hiding: a peer that sends less than the mark in all that time is slow, one

@@ -139,6 +139,9 @@ const CatalogSliceItems = 256
 // thousand members goes in one decision, which takes ten times as much.
 const CatalogChangesKept = 8192
 
+// CatalogTextKept is the same for the bytes of their keys: 8,192 keys of 128 bytes. Keys may be long.
+const CatalogTextKept = 1 << 20
+
 // CatalogEndsSlice is the same for ends of quarantines, of which most are only glanced at.
 const CatalogEndsSlice = 8192
 
@@ -220,7 +223,7 @@ const (
 	// connection.
 	RPCClientCalls = 1024
 	// RPCClientRestMs is after which time without a call a client begins to read, so that it lets go of a connection whose other end has
-	// left. Before the next call it looks anyway.
+	// left. Before the next call the client in Go looks anyway, on Linux.
 	RPCClientRestMs = 1000
 	// RPCDialMs is how long a client tries to connect, as a wheel does.
 	RPCDialMs = 30_000
@@ -1509,8 +1512,8 @@ const (
 	ClearKept = 8192
 	// ClearHeld bounds the ranges that are held back then, for readers or writers: some ten milliseconds in which everything waits.
 	ClearHeld = 32_768
-	// ClearReads is how many ranges may be held back before a removal of all objects holds back everything that goes with it: each one
-	// by itself costs a microsecond, so these take less than a tenth of a second in slices.
+	// ClearReads is how many ranges may be held back one by one before a removal of all objects holds back pieces of what goes: each
+	// range by itself costs a microsecond, so these take less than a tenth of a second in slices.
 	ClearReads = 8192
 	// ClearPieceBytes is the size of what is held back then, as long as there are no more than ClearPieces of them: little enough to
 	// be one put's when there is no other room, and so few that they are made, and freed, in some milliseconds.
@@ -1551,8 +1554,8 @@ const (
 	ClientFramesAgainMs = 60_000
 	ClientFramesSoonMs  = 1000
 
-	// ClientRcvLowatBytes is how much of a large body the kernel collects before the client in Go is woken: with a MiB, the default of
-	// daemons, an object of that size is first collected and then copied. With 256 KiB it is woken twice as often.
+	// ClientRcvLowatBytes is how much of a large body the kernel collects before the client in Go is woken: with a MiB, or
+	// the default of daemons, an object of a MiB is first collected and then copied. With 256 KiB it is woken twice as often.
 	ClientRcvLowatBytes = 512 << 10
 	// ClientSndbufWholeBytes is up to which size a body goes into the send buffer whole, if it is the only one: a MiB fits the caches of a
 	// core, and of larger objects several parts are under way.

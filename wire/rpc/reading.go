@@ -32,6 +32,9 @@ func (c *Client) readOwn(ctx context.Context, seq uint32, own *call) (code uint8
 		}
 		if err != nil {
 			c.end(err)
+			if own.reply != nil { // it came before what ended the connection
+				return own.reply.code, own.reply.body, nil
+			}
 			return 0, nil, c.reason()
 		}
 	}
@@ -197,9 +200,9 @@ func (c *Client) Ended() bool {
 	default:
 	}
 	c.mu.Lock()
-	looks := !c.reading
+	hungUp := !c.reading && c.raw.HungUp() // it never waits; a call that began to read meanwhile could have taken its answer already
 	c.mu.Unlock()
-	if !looks || !c.raw.HungUp() {
+	if !hungUp {
 		return false
 	}
 	c.fail(fmt.Errorf("server %v: %w", c.raw.RemoteAddr(), io.EOF))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -254,4 +255,43 @@ func callAtRandom(t *testing.T, c *Client, who uint64) {
 			return
 		}
 	}
+}
+
+// TestClientAnswerBeforeTheEnd has a server that answers and then spoils the connection in the same breath: the answer counts.
+func TestClientAnswerBeforeTheEnd(t *testing.T) {
+	modes(t, func(t *testing.T, std bool) {
+		for _, behind := range []string{"", "no frame begins like this, whatever it may say"} {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					ended <- err
+					return
+				}
+				defer conn.Close()
+				asked := make([]byte, requestHeaderBytes)
+				if _, err = io.ReadFull(conn, asked); err == nil {
+					f, _, _ := parseRequest(asked)
+					_, err = conn.Write(append(append(appendReplyHeader(nil, f.seq, CodeOK, 2), "ok"...), behind...))
+				}
+				ended <- err
+			}()
+			c, err := Dial(t.Context(), ln.Addr().String(), ClientConfig{Std: std})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, body, err := c.Call(t.Context(), doEcho, nil); err != nil || string(body) != "ok" {
+				t.Errorf("with %q behind it: %q, %v", behind, body, err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			c.Close()
+			ln.Close()
+		}
+	})
 }
