@@ -165,7 +165,8 @@ func startRay(rig *interop.Rig, python string) (*rayStore, error) {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "PYTHONPATH="+rig.Dir, "PYTHONDONTWRITEBYTECODE=1", "RAY_AUTH_MODE=disabled", "RAY_USAGE_STATS_ENABLED=0")
+	cmd.Env = append(cmd.Env, "PYTHONPATH="+rig.Dir, "PYTHONDONTWRITEBYTECODE=1", "RAY_AUTH_MODE=disabled", "RAY_USAGE_STATS_ENABLED=0",
+		"RAY_TMPDIR="+rig.Dir) // the far node looks for the address there, and in a folder of the system's otherwise, which need not exist
 	worker, err := rig.StartWorker("ray", cmd)
 	if err != nil {
 		return nil, err
