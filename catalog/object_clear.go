@@ -108,7 +108,9 @@ func (run *clearRun) readAt(rep *replica, size uint64, handed Time) {
 
 // pieces appends the pieces that were read, as ranges, those beside each other as one.
 func (c *Catalog) pieces(run *clearRun, dst []ReplicaChange) []ReplicaChange {
-	all := slices.Collect(maps.Keys(run.read))
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(run.read)), func(p pieceOf) bool {
+		return c.s.segments.list[p.segment] == nil // it went since the walk passed
+	})
 	slices.SortFunc(all, func(a, b pieceOf) int {
 		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.index, b.index))
 	})
@@ -125,7 +127,7 @@ func (c *Catalog) pieces(run *clearRun, dst []ReplicaChange) []ReplicaChange {
 // clearAll removes all objects that may go; false when they have to go one by one, those that are left.
 func (c *Catalog) clearAll(now Time, force bool) (removed int64, done bool) {
 	c.inSlices(c.s.arena.mend)
-	run := clearRun{now: now, force: force, read: map[pieceOf]struct{}{}}
+	run := clearRun{now: now, force: force}
 	if !c.beginClear(&run) {
 		return 0, false
 	}
@@ -166,7 +168,7 @@ func (c *Catalog) beginClear(run *clearRun) bool {
 		return false
 	}
 	run.below = c.s.nextReplica
-	run.piece = clearPiece(c.s.capacity)
+	run.piece, run.read = clearPiece(c.s.capacity), map[pieceOf]struct{}{}
 	c.s.clear.begin(run.force)
 	return true
 }
@@ -242,11 +244,12 @@ func (c *Catalog) commitClear(run *clearRun) bool {
 	}
 	ch := c.note(ChangeClear, run.now)
 	ch.Cause, ch.Below = CauseRemove, run.below
-	if run.handed != 0 {
+	kept := len(c.replicas)
+	if !run.unknown {
+		c.replicas = c.pieces(run, c.replicas)
+	}
+	if run.unknown || len(c.replicas) > kept {
 		ch.Until, ch.HandedOut, ch.Size = run.handed+Time(c.cfg.LeaseMs), run.handed, run.piece
-		if !run.unknown {
-			c.replicas = c.pieces(run, c.replicas)
-		}
 	}
 	ch.Replicas = c.replicas[at:]
 	c.s.survivors, c.s.cleared, c.s.clearTold = run.kept, 0, c.told()

@@ -248,3 +248,41 @@ func TestClearLeavesTheRest(t *testing.T) {
 	}
 	c.compare()
 }
+
+// TestClearWithoutItsSegments has a segment with what is being read go while the removal of all objects walks on: what is
+// held back lies on the other one.
+func TestClearWithoutItsSegments(t *testing.T) {
+	const now, objects, size, room = 30_000, 100, 2_500_000, 256_000_000
+	for gone := range 2 {
+		c := newTest(t, testConfig())
+		c.clearReads = 0
+		c.mount(2, room)
+		for i := range objects {
+			key := fmt.Sprint(i)
+			if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
+			if _, _, err := c.Get(now, key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := clearRunOf(t, c, now+1, true)
+		for _, seg := range c.Segments()[:gone] {
+			if _, err := c.UnmountSegment(now+2, seg.ID, alice); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for c.s.tidy(limits.CatalogSliceItems) {
+		}
+		if !c.commitClear(run) {
+			t.Fatal("not everything went")
+		}
+		for c.s.arena.mend() {
+		}
+		c.compare()
+		if st := c.Stats(); st.QuarantinedBytes == 0 || st.QuarantinedBytes > uint64(2-gone)*room || st.Keys != 0 {
+			t.Errorf("without %d segments: %+v", gone, st)
+		}
+	}
+}

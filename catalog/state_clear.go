@@ -248,7 +248,7 @@ func (s *state) holdGone(seg *segment, taken []alloc.Range, h *holding) (all []a
 	}
 	hold := func(end uint64) { // from at
 		for at < end {
-			size := min(end, (at/h.piece+1)*h.piece) - at
+			size := min(end-at, h.piece-at%h.piece)
 			if wanted() {
 				held := h.heldRange
 				held.size = size
