@@ -117,6 +117,18 @@ func TestClearIsFollowed(t *testing.T) {
 	}
 }
 
+// storeLarge stores objects of so many bytes; their keys are their numbers.
+func storeLarge(t *testing.T, c *replayed, objects int, size uint64) {
+	t.Helper()
+	for i := range objects {
+		key := fmt.Sprint(i)
+		if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
+	}
+}
+
 // TestClearHoldsInPieces removes what is being read from a pool that is nearly full: what was read is held back until the last lease
 // is over, in pieces of which a put in need takes as many as it needs, and puts that find other room take none.
 func TestClearHoldsInPieces(t *testing.T) {
@@ -127,13 +139,9 @@ func TestClearHoldsInPieces(t *testing.T) {
 	c := newTest(t, testConfig())
 	c.clearReads = 0
 	c.mount(1, room)
+	storeLarge(t, c, objects, size)
 	for i := range objects {
-		key := fmt.Sprint(i)
-		if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
-		if _, _, err := c.Get(now+Time(i), key, nil); err != nil {
+		if _, _, err := c.Get(now+Time(i), fmt.Sprint(i), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,13 +218,7 @@ func TestClearLeavesTheRest(t *testing.T) {
 	c := newTest(t, testConfig())
 	c.clearReads = 0
 	c.mount(2, room)
-	for i := range objects {
-		key := fmt.Sprint(i)
-		if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
-	}
+	storeLarge(t, c, objects, size)
 	var read []Replica
 	for _, key := range []string{"3", "50", "51"} {
 		var err error
@@ -257,13 +259,9 @@ func TestClearWithoutItsSegments(t *testing.T) {
 		c := newTest(t, testConfig())
 		c.clearReads = 0
 		c.mount(2, room)
+		storeLarge(t, c, objects, size)
 		for i := range objects {
-			key := fmt.Sprint(i)
-			if _, err := c.PutStart(2, bob, key, size, one(), nil); err != nil {
-				t.Fatal(err)
-			}
-			wantErr(t, "end", c.PutEnd(2, bob, key, 0, false, ReplicaTypeAll), 0)
-			if _, _, err := c.Get(now, key, nil); err != nil {
+			if _, _, err := c.Get(now, fmt.Sprint(i), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -56,8 +56,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("data_sndbuf %d is not between 0 and %d", o.SndbufBytes, limits.DataSndbufBytesMax)
 	case o.SndbufLocalBytes < 0 || o.SndbufLocalBytes > limits.DataSndbufBytesMax:
 		return fmt.Errorf("data_sndbuf_local %d is not between 0 and %d", o.SndbufLocalBytes, limits.DataSndbufBytesMax)
-	}
-	if o.SndbufWholeBytes < 0 || o.SndbufWholeBytes > limits.DataSndbufBytesMax {
+	case o.SndbufWholeBytes < 0 || o.SndbufWholeBytes > limits.DataSndbufBytesMax:
 		return fmt.Errorf("a send buffer for bodies of %d bytes is not between 0 and %d", o.SndbufWholeBytes, limits.DataSndbufBytesMax)
 	}
 	return checkCongestionControl(o.CongestionControl)

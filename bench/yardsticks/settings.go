@@ -37,13 +37,13 @@ type settings struct {
 	progress    io.Writer
 }
 
-// masters collects the flags -master, and those of -segment.
-type masters []string
+// commands collects flags that may be repeated, each name=command.
+type commands []string
 
-func (m *masters) String() string { return strings.Join(*m, " ") }
+func (m *commands) String() string { return strings.Join(*m, " ") }
 
 // Set takes one.
-func (m *masters) Set(text string) error {
+func (m *commands) Set(text string) error {
 	*m = append(*m, text)
 	return nil
 }
@@ -53,9 +53,8 @@ func (s *settings) parse(args []string) error {
 	f.SetOutput(io.Discard) // the error says it all
 	suite := f.String("suite", "all", "what is measured, comma between: all, "+strings.Join(suiteNames(), ", "))
 	names := f.String("contestants", "13,ours", "who is measured, comma between: 12, 13, 14, ours")
-	var more masters
+	var more, daemons commands
 	f.Var(&more, "master", "one more master, as name=command with {rpc} and {met} for its ports; may be repeated")
-	var daemons masters
 	f.Var(&daemons, "segment", "one more segment daemon before our master for suite data, as name=command; may be repeated")
 	f.StringVar(&s.binaries, "binaries", "", "folder with our daemons; empty builds them")
 	f.IntVar(&s.rounds, "rounds", 5, "how often each phase is measured")
@@ -133,7 +132,7 @@ func (s *settings) takeSuites(text string) error {
 	return nil
 }
 
-func (s *settings) takeContestants(text string, more, daemons masters) error {
+func (s *settings) takeContestants(text string, more, daemons commands) error {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if name == ours {
@@ -155,10 +154,14 @@ func (s *settings) takeContestants(text string, more, daemons masters) error {
 	}
 	for _, d := range daemons {
 		name, command, ok := strings.Cut(d, "=")
-		if words := strings.Fields(command); !ok || name == "" || len(words) == 0 {
+		words := strings.Fields(command)
+		if !ok || name == "" || len(words) == 0 {
 			return fmt.Errorf("-segment=%s: want name=command", d)
 		}
-		s.segments = append(s.segments, contestant{name: name, segment: strings.Fields(command)})
+		if !slices.Contains(s.suites, "data") {
+			return fmt.Errorf("-segment=%s: only suite data measures it, and -suite leaves that out", d)
+		}
+		s.segments = append(s.segments, contestant{name: name, segment: words})
 	}
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(s.contestants, s.segments) {

@@ -17,6 +17,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-segment mine", "-segment=mine: want name=command"},
 		{"-segment =daemon", "-segment==daemon: want name=command"},
 		{"-segment ours=daemon", "ours is there twice"},
+		{"-suite calls -segment mine=daemon", "-segment=mine=daemon: only suite data"},
 		{"-rounds 0", "-rounds=0 is not from 1 to 101"},
 		{"-secs 0", "-secs=0 is not from 0.001 to 60"},
 		{"-secs 61", "-secs=61 is not"},
@@ -43,7 +44,7 @@ func TestBadCommandLines(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	var s settings
 	err := s.parse([]string{
-		"-suite", "calls, paced", "-contestants", "13,ours", "-master", "mine=a-master --rpc_port={rpc} --metrics_port={met}", "-secs", "0.5",
+		"-suite", "calls, data", "-contestants", "13,ours", "-master", "mine=a-master --rpc_port={rpc} --metrics_port={met}", "-secs", "0.5",
 		"-segment", "other=a-segment --data_rcvlowat=0",
 	})
 	if err != nil {

@@ -124,8 +124,8 @@ func (b *bench) collect(ctx context.Context, c *catalogOf) error {
 	return nil
 }
 
-// leasesOver is when the last lease of what was read has ended: both masters give ten seconds by default. Ours holds the ranges of
-// objects that are removed during their lease back, which takes longer than removing them.
+// leasesOver is when the last lease of what was read has ended: both masters give ten seconds by default. Ours holds what is
+// removed during its lease back, which is to be no part of what is compared.
 const leasesOver = 12 * time.Second
 
 // removeAll empties all catalogs, those of a tenth once a round, and looks at their memory a while later.
