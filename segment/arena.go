@@ -83,7 +83,7 @@ func (a *Arena) slice(at uint64) []byte {
 // find makes the kernel find the pages of a slice. What is there already, and what peers write meanwhile, stays as it is.
 func (a *Arena) find(at uint64) error {
 	part := a.slice(at)
-	a.ready(at, uint64(len(part)))
+	a.enlarge(at, uint64(len(part)))
 	err := unix.Madvise(part, unix.MADV_POPULATE_WRITE)
 	if errors.Is(err, unix.EINVAL) { // before Linux 5.14: at least the pages are there then
 		err = unix.Fallocate(int(a.claim.file.Fd()), 0, int64(at), int64(len(part)))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,8 @@ import (
 	"mooncake/rdma"
 )
 
-// memoryArena is an arena of so many bytes on a memory file system, where a kernel may have huge pages.
-func memoryArena(t *testing.T, size uint64, huge bool) *Arena {
+// memoryDir is a folder on a memory file system.
+func memoryDir(t *testing.T) string {
 	t.Helper()
 	const shm, want = "/dev/shm", 64 << 20
 	var fs unix.Statfs_t
@@ -26,8 +27,14 @@ func memoryArena(t *testing.T, size uint64, huge bool) *Arena {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// memoryArena is an arena of so many bytes on a memory file system, where a kernel may have huge pages.
+func memoryArena(t *testing.T, size uint64, huge bool) *Arena {
+	t.Helper()
 	c := smallConfig(t)
-	c.ShmDir, c.SegmentBytes = dir, size
+	c.ShmDir, c.SegmentBytes = memoryDir(t), size
 	cl, err := claimArena(c)
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +123,42 @@ func TestBlocksThatAreLeftAlone(t *testing.T) {
 	a.ready(hugeBytes, 1)
 	if asked, _, _ := a.huge.counts(); asked != 1 {
 		t.Errorf("%d blocks asked for after the last refusal", asked)
+	}
+}
+
+// TestDearBlocks has writes find small pages once huge ones were dear often enough, and whoever finds memory ahead go on with huge ones,
+// which makes writes try again when they have become cheap.
+func TestDearBlocks(t *testing.T) {
+	a := memoryArena(t, 6*hugeBytes, true)
+	const cheap, dear = limits.SegmentHugeDearUs * time.Microsecond, limits.SegmentHugeDearUs*time.Microsecond + 1
+	for _, step := range []struct {
+		blocks uint64
+		cost   time.Duration // of each
+		asks   bool          // whether a write asks for a block after it
+	}{
+		{limits.SegmentHugeDear - 1, dear, true},
+		{1, cheap, true},
+		{limits.SegmentHugeDear - 1, dear, true},
+		{1, dear, false},
+		{1, cheap, true},
+		{1 << 32, dear, false},
+	} {
+		a.huge.count(step.blocks, time.Duration(step.blocks)*step.cost)
+		kept := a.huge.dear.Load()
+		before, _, _ := a.huge.counts()
+		a.ready(uint64(before)*hugeBytes, 1)
+		after, _, _ := a.huge.counts()
+		if asks := after > before; asks != step.asks {
+			t.Errorf("%d blocks for %v each: a write asks for a block: %v", step.blocks, step.cost, asks)
+		}
+		a.huge.dear.Store(kept) // what the block itself cost does not count here
+	}
+	before, _, _ := a.huge.counts()
+	if err := a.find(0); err != nil {
+		t.Fatal(err)
+	}
+	if after, _, _ := a.huge.counts(); after <= before {
+		t.Errorf("%d blocks asked for, and %d when memory is found ahead", before, after)
 	}
 }
 

@@ -124,7 +124,7 @@ func DefaultConfig() Config {
 		ShmDir:         "/dev/shm",
 		HugePages:      "madvise",
 		SchedSliceUs:   schedslice.DefaultUs,
-		Populate:       populateOff,
+		Populate:       populateBackground,
 		WatchEvery:     limits.SegmentMemoryWatchMs * time.Millisecond,
 		PingEvery:      time.Second,
 		FetchEvery:     time.Second,

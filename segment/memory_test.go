@@ -78,12 +78,50 @@ func TestStartAboveMemoryHigh(t *testing.T) {
 	}
 }
 
+func TestOnMemory(t *testing.T) {
+	for dir, want := range map[string]bool{memoryDir(t): true, "/proc": false} {
+		if got, err := onMemory(dir); err != nil || got != want {
+			t.Errorf("%s: %v, %v", dir, got, err)
+		}
+	}
+	if _, err := onMemory(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a folder that is not there lies somewhere")
+	}
+}
+
+// TestPopulatesNoDisk leaves an arena alone that lies on a disk, which would be written, and says so.
+func TestPopulatesNoDisk(t *testing.T) {
+	m := newFakeMaster(t)
+	c := daemonConfig(t, m)
+	inMemory, err := onMemory(c.ShmDir) // the tests' folder is in memory on some hosts
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := run(t, c)
+	m.wait(t, "ReMountSegment")
+	message, word, resident := "memory is not found ahead", populateOff, uint64(sealBytes)
+	if inMemory {
+		message, word, resident = "memory is there", "done", c.SegmentBytes
+	}
+	for deadline := time.Now().Add(patience); d.log.FilterMessageSnippet(message).Len() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not say %q", message)
+		}
+	}
+	if p := d.memoryPage(); p.Populate != word || p.ResidentBytes != resident {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestPopulatesWhileThereIsMemory finds memory in the background, waits while little is left to others, and tells of both; what
 // peers wrote meanwhile stays.
 func TestPopulatesWhileThereIsMemory(t *testing.T) {
 	m := newFakeMaster(t)
 	c := daemonConfig(t, m)
-	c.WatchEvery, c.Populate = 2*time.Millisecond, populateBackground
+	c.WatchEvery, c.ShmDir = 2*time.Millisecond, memoryDir(t)
+	if c.Populate != populateBackground {
+		t.Errorf("--populate is %s", c.Populate)
+	}
 	scarce := "MemTotal: 16000000 kB\nMemAvailable: 400000 kB\n"
 	c.fsRoot = hostTree(t, map[string]string{"proc/meminfo": scarce, "proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 total=5\n"})
 	d := run(t, c)

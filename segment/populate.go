@@ -2,11 +2,13 @@ package segment
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"mooncake/internal/limits"
 	"mooncake/rdma"
@@ -74,8 +76,16 @@ func (d *Daemon) prefault(x *extent) error {
 }
 
 // populate finds the memory of all extents while they are in use, slice by slice in one thread, and later that of those that are
-// added. It waits while memory is scarce.
+// added. It waits while memory is scarce, and for whoever else wants the processor.
 func (d *Daemon) populate(ctx context.Context) {
+	if inMemory, err := onMemory(d.cfg.ShmDir); err != nil || !inMemory {
+		d.log.Info("memory is not found ahead: --shm_dir is not in memory (--populate)", zap.String("shm_dir", d.cfg.ShmDir), zap.Error(err))
+		return
+	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with its rank
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, limits.SegmentPopulateNice); err != nil {
+		d.log.Warn("memory is found with the rank of everything else", zap.Error(err))
+	}
 	whole := map[*extent]bool{}
 	for {
 		for _, x := range d.all() {
@@ -91,6 +101,16 @@ func (d *Daemon) populate(ctx context.Context) {
 		case <-d.population.grown:
 		}
 	}
+}
+
+// onMemory tells whether files of a folder lie in memory. Elsewhere finding memory ahead would have the disk written.
+func onMemory(dir string) (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return false, err
+	}
+	kind := uint32(fs.Type) // kinds have 32 bits; the field is signed on some processors
+	return kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC || kind == unix.RAMFS_MAGIC, nil
 }
 
 // populateExtent finds the memory of one extent; false when the context ended first.

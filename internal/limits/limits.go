@@ -912,6 +912,8 @@ const (
 const (
 	SegmentPrefaultWorkers = 4
 	SegmentPrefaultBytes   = 64 << 20
+	// SegmentPopulateNice is the rank of the thread that finds memory in the background: the last.
+	SegmentPopulateNice = 19
 )
 
 // SegmentResolveMs bounds the look-up of the own name at start.
@@ -1592,6 +1594,10 @@ const (
 	// SegmentHugeSlowMs is from when on a huge page counts as a refusal: it was put together from pieces while a put waited. One that
 	// lies ready takes a fifth of a millisecond.
 	SegmentHugeSlowMs = 50
+	// SegmentHugeDearUs is from how much processor time on a huge page is dear: 512 small ones take 0.4 to 2.5 ms. SegmentHugeDear is
+	// after how many dear ones in a row puts find small pages; whoever finds memory ahead goes on with huge ones, since nobody waits.
+	SegmentHugeDearUs = 3000
+	SegmentHugeDear   = 8
 
 	// DataReadyBytes is for how much of a body memory is found before the first byte of it is read. More would keep the sender waiting
 	// and take memory that nothing has come for; less costs calls.
