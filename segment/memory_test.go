@@ -103,7 +103,7 @@ func TestPopulatesNoDisk(t *testing.T) {
 	if inMemory {
 		message, word, resident = "memory is there", "done", c.SegmentBytes
 	}
-	for deadline := time.Now().Add(patience); d.log.FilterMessageSnippet(message).Len() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); d.log.FilterMessageSnippet(message).Len() == 0; {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say %q", message)
 		}

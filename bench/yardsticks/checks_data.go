@@ -66,11 +66,17 @@ func dataChecks() (all []check) {
 				all = append(all,
 					check{"client in Go: GB/s of bare connections, as many", phase, besides("data", phase, goClient, same, "gb_s"), 0.7, 0.85, true},
 					check{"client in Go: GB/s against the wheel", phase, besides("data", phase, goClient, ours, "gb_s"), 1.5, 2, true},
+					check{"client in Go: GB/s against the wheel of 13 with 13's store process", phase, against13(phase), 1.5, 2, true},
 				)
 			}
 		}
 	}
 	return all
+}
+
+// against13 compares the client in Go with the wheel as it was before: with a store process of its own release.
+func against13(phase string) func(*report) float64 {
+	return besides("data", phase, goClient, base, "gb_s")
 }
 
 // timesAs is how many times as long another party of the run beside Ray took.
