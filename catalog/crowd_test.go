@@ -71,7 +71,12 @@ func TestSegmentSizesAddUp(t *testing.T) {
 		}
 	}
 	for i, size := range []uint64{1 << 63, 1<<63 - 600<<10, limits.CatalogSegmentBytesMax + 1} {
-		err := c.MountSegment(0, UUID{1, 2}, Segment{ID: UUID{7, uint64(i)}, Name: "h", Base: 1, Size: size})
+		s := Segment{ID: UUID{7, uint64(i)}, Name: "h", Base: 1, Size: size}
+		c.Apply([]Change{{Kind: ChangeMount, Client: UUID{1, 2}, Segment: &s}}) // a damaged log
+		if got := c.Stats(); got.CapacityBytes != 1<<20 {
+			t.Errorf("%d bytes with a segment of %d", got.CapacityBytes, size)
+		}
+		err := c.MountSegment(0, UUID{1, 2}, s)
 		wantErr(t, "segment of "+strconv.FormatUint(size, 10)+" bytes", err, ErrInvalidParams)
 	}
 	if got := c.Sweep(1000); got.EvictedKeys != 0 || c.Stats().Keys != 8 {

@@ -13,8 +13,14 @@ func (c *Catalog) MountSegment(now Time, id UUID, s Segment) error {
 	return c.mount(now, id, cl, &s)
 }
 
+// possible tells whether a segment has a range of addresses that there may be. The catalog counts on it, whoever says so: a client, a
+// master that leads, or a log that may be damaged.
+func (s *Segment) possible() bool {
+	return s.Base != 0 && s.Size != 0 && s.Size <= limits.CatalogSegmentBytesMax && s.Base+s.Size >= s.Base
+}
+
 func (c *Catalog) mount(now Time, id UUID, cl *client, s *Segment) error {
-	if s.Base == 0 || s.Size == 0 || s.Size > limits.CatalogSegmentBytesMax || s.Base+s.Size < s.Base {
+	if !s.possible() {
 		return ErrInvalidParams
 	}
 	seg := c.s.segments.byID[s.ID]

@@ -51,7 +51,7 @@ func (s *state) apply(c *Change, held bool) {
 }
 
 func (s *state) applyMount(c *Change) {
-	if c.Segment == nil || c.Segment.Size == 0 || s.segments.byID[c.Segment.ID] != nil {
+	if c.Segment == nil || !c.Segment.possible() || s.segments.byID[c.Segment.ID] != nil {
 		return
 	}
 	s.segments.mount(&SegmentInfo{Segment: *c.Segment, Client: c.Client})
